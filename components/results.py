@@ -1,0 +1,170 @@
+"""What a run found out, as typed records: the `evaluation` part of `run.json` and what the report page shows.
+
+Written by the stages `train` and `evaluate`, read by `export` (model card), `publish` (gate) and `report`. Accuracies and
+rates are fractions 0..1, times are seconds, lengths are tokens. Intervals are two-sided 95 %. Reading a record with an unknown
+or missing field raises pydantic's ValidationError.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from pydantic import BaseModel, ConfigDict
+
+
+class Record(BaseModel):
+    """A record that refuses unknown fields, so that a writer and a reader of different versions notice each other."""
+
+    model_config = ConfigDict(extra="forbid", ser_json_inf_nan="null")
+
+
+class Verdict(StrEnum):
+    """PROMOTE: shown to be better. HOLD: not shown either way. REJECT: shown to be worse. INVALID: not a measurement."""
+
+    PROMOTE = "PROMOTE"
+    HOLD = "HOLD"
+    REJECT = "REJECT"
+    INVALID = "INVALID"
+
+
+class Interval(Record):
+    """A value with its two-sided 95 % interval."""
+
+    value: float
+    ci_low: float
+    ci_high: float
+
+
+class Measures(Record):
+    """One checkpoint on one set of questions.
+
+    `accuracy` is the mean over questions of the mean over samples (avg@k); the gate uses it. `greedy_accuracy` is from one greedy
+    sample per question and is None when none was drawn. `pass_at_k`, `maj_at_k` and `pass_hat_k` are keyed by k as text.
+    """
+
+    n_questions: int
+    samples_per_question: int
+    accuracy: float
+    accuracy_ci_low: float
+    accuracy_ci_high: float
+    greedy_accuracy: float | None
+    mean_reward: float
+    reward_parts: dict[str, float]
+    format_accuracy: float
+    truncation_rate: float
+    pass_at_k: dict[str, float]
+    maj_at_k: dict[str, float]
+    pass_hat_k: dict[str, float]
+    solved_all: float
+    solved_none: float
+    mean_tokens: float
+    p95_tokens: float
+    verifier_timeouts: int
+    verifier_errors: int
+    unscorable: int
+
+
+class Flip(Record):
+    """A question whose answers changed: texts of one sample before and one after, with the share of right samples."""
+
+    id: str
+    question: str
+    answer: str
+    before: str
+    after: str
+    accuracy_before: float
+    accuracy_after: float
+
+
+class Evaluation(Record):
+    """Before and after on the same held-out questions, with the decision and why.
+
+    `delta` is after minus before, `delta_vs_champion` after minus champion; both paired by question, bootstrapped by cluster.
+    `reasons` are sentences, the deciding one first.
+    """
+
+    n_questions: int
+    n_clusters: int
+    samples_per_question: int
+    before: Measures
+    after: Measures
+    champion: Measures | None = None
+    delta: Interval
+    greedy_delta: Interval | None = None
+    delta_vs_champion: Interval | None = None
+    verdict: Verdict
+    reasons: list[str]
+    min_delta: float
+    improved: list[Flip] = []
+    regressed: list[Flip] = []
+    length_histogram: dict[str, list[int]] = {}
+    length_bins: list[float] = []
+    settings: dict[str, str | int | float | bool] = {}
+
+
+class TrainPoint(Record):
+    """One training step as the trainer recorded it. `reward` is the mean over the batch of the summed reward functions."""
+
+    step: int
+    reward: float
+    reward_parts: dict[str, float] = {}
+    completion_tokens: float | None = None
+    loss: float | None = None
+    kl: float | None = None
+    grad_norm: float | None = None
+
+
+class Training(Record):
+    """The training of a run: where it began and ended, its curve, and how many rollouts were kept."""
+
+    first_step: int
+    last_step: int
+    resumed_from: int | None = None
+    seconds: float
+    rollout_engine: str
+    rollouts: int
+    curve: list[TrainPoint]
+
+
+class Parity(Record):
+    """How far the exported directory is from the trained checkpoint: logits on fixed token ids, `range` is max |logit|."""
+
+    method: str
+    max_abs_diff: float
+    range: float
+    argmax_agreement: float
+    tolerance: float
+    passed: bool
+
+
+class StageRecord(Record):
+    """One stage of a run. `artifacts` maps a name to its kind and uri."""
+
+    name: str
+    status: str
+    seconds: float
+    note: str = ""
+    artifacts: dict[str, dict[str, str]] = {}
+
+
+class RunRecord(Record):
+    """`run.json`: all that a script needs to know about a run."""
+
+    run_id: str
+    preset: str
+    config_sha256: str
+    code_version: str
+    status: str
+    started: str
+    seconds: float
+    where: str
+    engine: str
+    stages: list[StageRecord]
+    evaluation: Evaluation | None = None
+    training: Training | None = None
+    parity: Parity | None = None
+    metrics: dict[str, float] = {}
+    model_uri: str | None = None
+    report_uri: str | None = None
+    error: str | None = None
+    cost: dict[str, float | str] = {}
