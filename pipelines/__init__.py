@@ -1,0 +1,1 @@
+"""The DAGs, the targets that run them, and the `posttrain` command."""

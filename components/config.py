@@ -1,0 +1,278 @@
+"""What a preset may say.
+
+In: a YAML file of `configs/` (only what differs from the defaults here) and `key=value` overrides. Out: a frozen `Config`, complete and
+validated. Every mistake is a `UserError` of one line that names the key and the cure: an unknown key (with the nearest valid one), a wrong type,
+a batch that cannot be divided, a context shorter than the prompt, a MaxText setting that the MaxText in use does not have.
+
+Units are in the names or in the descriptions: tokens, steps, seconds, fractions 0..1.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from components import maxtext_schema
+from components.download.spec import DatasetSpec
+from components.errors import UserError, did_you_mean
+from components.evaluate.policy import GatePolicy
+
+PRESETS = Path(__file__).resolve().parents[1] / "configs"
+
+MaxTextValue = bool | int | float | str | None
+
+
+class Section(BaseModel):
+    """A part of the configuration: strict types, no unknown keys, no change after validation."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class ModelConfig(Section):
+    """The model to improve."""
+
+    name: str = Field(description="MaxText's model_name: picks the architecture and the conversion mapping")
+    source: str = Field(
+        description="hf://org/name, a local directory, or tiny://qwen3, tiny://qwen3-moe, tiny://gemma4"
+    )
+    revision: str | None = Field(None, description="commit or tag of the source; a commit is pinned in any case")
+    sizes: dict[str, int] = Field({}, description="MaxText sizes that differ from those of model_name (tiny models)")
+    scan_layers: bool = Field(False, description="whether the layers are stacked into one array in the checkpoint")
+    dtype: Literal["float32", "bfloat16"] = Field("float32", description="type of weights and computation")
+    multimodal_complete: bool = Field(
+        False, description="complete the text-only export with the tensors of the source that MaxText does not carry"
+    )
+
+
+class TrainConfig(Section):
+    """GRPO: how long, how wide, how fast."""
+
+    steps: int = Field(80, ge=1, description="optimiser steps")
+    batch_size: int = Field(16, ge=1, description="prompts per step")
+    num_generations: int = Field(8, ge=2, description="completions per prompt: the group of GRPO")
+    micro_batch_size: int | None = Field(
+        None, ge=1, description="prompts per forward and backward pass; None is batch_size"
+    )
+    learning_rate: float = Field(3e-6, ge=0)
+    warmup_fraction: float = Field(0.1, ge=0, le=1, description="part of the steps in which the learning rate rises")
+    kl_beta: float = Field(0.0, ge=0, description="weight of the KL penalty to the base model")
+    clip_epsilon: float = Field(0.2, gt=0)
+    gradient_clip: float = Field(1.0, ge=0)
+    weight_decay: float = Field(0.0, ge=0)
+    temperature: float = Field(1.0, gt=0)
+    top_k: int = Field(-1, description="-1 samples from all tokens")
+    max_prompt_tokens: int = Field(256, ge=1)
+    max_completion_tokens: int = Field(768, ge=1)
+    checkpoint_period: int = Field(20, ge=1, description="steps between checkpoints")
+    checkpoints_kept: int = Field(3, ge=1)
+    rewards: dict[str, float] = Field({"exact_answer": 1.0, "has_format": 0.1}, description="reward function: weight")
+    reward_file: str | None = Field(None, description="a Python file with reward functions of your own")
+    deadline_s: int = Field(24 * 3600, ge=60, description="seconds after which the training is ended")
+
+    @model_validator(mode="after")
+    def _divisible(self) -> TrainConfig:
+        if self.micro_batch_size is not None and self.batch_size % self.micro_batch_size:
+            raise ValueError(
+                f"train.batch_size {self.batch_size} is not divisible by train.micro_batch_size {self.micro_batch_size}"
+            )
+        if not self.rewards:
+            raise ValueError("train.rewards is empty: GRPO needs at least one reward function")
+        return self
+
+
+class EvaluateConfig(Section):
+    """Before and after on the same held-out questions."""
+
+    questions: int = Field(256, ge=1)
+    samples: int = Field(8, ge=1, description="samples per question; the gate uses their mean")
+    greedy: bool = Field(True, description="also one greedy sample per question")
+    temperature: float = Field(1.0, gt=0)
+    top_p: float = Field(1.0, gt=0, le=1)
+    top_k: int = -1
+    gate: GatePolicy = Field(default_factory=GatePolicy)
+    deadline_s: int = Field(6 * 3600, ge=60)
+
+
+class ExportConfig(Section):
+    """The Hugging Face directory."""
+
+    dtype: Literal["float32", "bfloat16"] | None = Field(None, description="None is model.dtype")
+    parity_tolerance: float = Field(
+        0.01, gt=0, description="largest |difference| of logits allowed, as a fraction of the largest |logit|"
+    )
+    deadline_s: int = Field(4 * 3600, ge=60)
+
+
+class ConvertConfig(Section):
+    """Hugging Face to MaxText."""
+
+    deadline_s: int = Field(4 * 3600, ge=60)
+
+
+class Config(Section):
+    """A preset with every default filled in."""
+
+    preset: Annotated[str, AfterValidator(lambda s: s)] = Field(description="name of the preset this came from")
+    description: str = Field(description="one line for `posttrain presets`")
+    engine: Literal["process"] = Field("process", description="where workloads run: process is this machine")
+    seed: int = Field(0, ge=0, description="data order and sampling, of training and of evaluation")
+    store: str | None = Field(
+        None, description="root of converted weights and of the list of runs; None is beside the runs"
+    )
+    model: ModelConfig
+    data: DatasetSpec
+    train: TrainConfig = Field(default_factory=TrainConfig)
+    evaluate: EvaluateConfig = Field(default_factory=EvaluateConfig)
+    export: ExportConfig = Field(default_factory=ExportConfig)
+    convert: ConvertConfig = Field(default_factory=ConvertConfig)
+    maxtext: dict[str, MaxTextValue] = Field({}, description="any further MaxText setting of training and evaluation")
+
+    @model_validator(mode="after")
+    def _maxtext_knows(self) -> Config:
+        problems = maxtext_schema.installed().problems(
+            {**self.model.sizes, **self.maxtext, "model_name": self.model.name}
+        )
+        if problems:
+            raise ValueError(problems[0])
+        owned = sorted(set(self.maxtext) & OWNED_BY_SECTIONS.keys())
+        if owned:
+            raise ValueError(f"maxtext.{owned[0]} is set by {OWNED_BY_SECTIONS[owned[0]]}; change that key instead")
+        return self
+
+    def sha256(self) -> str:
+        """Identity of the configuration: hex sha256 over its canonical JSON."""
+        return hashlib.sha256(json.dumps(self.model_dump(mode="json"), sort_keys=True).encode()).hexdigest()
+
+    def to_yaml(self) -> str:
+        """The complete configuration as a person would write it."""
+        return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False, allow_unicode=True, width=120)
+
+
+# MaxText settings that a section of ours decides: saying them twice would leave two places for one value.
+OWNED_BY_SECTIONS = {
+    "model_name": "model.name",
+    "scan_layers": "model.scan_layers",
+    "dtype": "model.dtype",
+    "weight_dtype": "model.dtype",
+    "num_batches": "train.steps",
+    "batch_size": "train.batch_size",
+    "rl.num_generations": "train.num_generations",
+    "rl.grpo_beta": "train.kl_beta",
+    "rl.grpo_epsilon": "train.clip_epsilon",
+    "train_micro_batch_size": "train.micro_batch_size",
+    "learning_rate": "train.learning_rate",
+    "warmup_steps_fraction": "train.warmup_fraction",
+    "gradient_clipping_threshold": "train.gradient_clip",
+    "adam_weight_decay": "train.weight_decay",
+    "decode_sampling_temperature": "train.temperature",
+    "decode_sampling_top_k": "train.top_k",
+    "max_prefill_predict_length": "train.max_prompt_tokens",
+    "max_target_length": "train.max_prompt_tokens and train.max_completion_tokens",
+    "checkpoint_period": "train.checkpoint_period",
+    "max_num_checkpoints_to_keep": "train.checkpoints_kept",
+    "reward_functions": "train.rewards",
+    "reward_functions_path": "train.rewards",
+    "data_shuffle_seed": "seed",
+    "run_name": "the run",
+    "base_output_directory": "the run",
+    "load_parameters_path": "the run",
+    "tokenizer_path": "model.source",
+    "hf_access_token": "the environment variable HF_TOKEN (a secret's value is never a setting)",
+    "data_template_path": "data.template",
+    "hf_train_files": "data.train",
+    "hf_eval_files": "data.evaluation",
+}
+
+
+def preset_names() -> list[str]:
+    """Names of the shipped presets, sorted."""
+    return sorted(p.stem for p in PRESETS.glob("*.yaml"))
+
+
+def load(preset: str, overrides: Iterable[str] = ()) -> Config:
+    """Returns the configuration of a preset (a shipped name or the path of a YAML file) with `key=value` overrides applied."""
+    path = Path(preset) if preset.endswith((".yaml", ".yml")) else PRESETS / f"{preset}.yaml"
+    if not path.is_file():
+        raise UserError(
+            f"There is no preset '{preset}'.{did_you_mean(preset, preset_names())} `posttrain presets` lists them."
+        )
+    try:
+        tree = yaml.safe_load(path.read_text())
+    except yaml.YAMLError as error:
+        raise UserError(f"{path.name} is not YAML: {str(error).splitlines()[0]}. Mend that file.") from error
+    if not isinstance(tree, dict):
+        raise UserError(
+            f"{path.name} holds no configuration: it must be a mapping of keys, as in configs/tiny-qwen3.yaml."
+        )
+    return parse({"preset": path.stem, **tree}, overrides)
+
+
+def parse(tree: Mapping[str, Any], overrides: Iterable[str] = ()) -> Config:
+    """Returns the validated configuration of a tree of plain values, with `key=value` overrides applied."""
+    merged = json.loads(json.dumps(dict(tree)))
+    for override in overrides:
+        _apply(merged, override)
+    try:
+        return Config.model_validate_json(json.dumps(merged))
+    except ValidationError as error:
+        raise UserError(_one_line(error)) from error
+
+
+def _apply(tree: dict[str, Any], override: str) -> None:
+    key, equals, text = override.partition("=")
+    if not equals or not key.strip():
+        raise UserError(f"'{override}' is not an override: write --set key=value, for example --set train.steps=40.")
+    try:
+        value = yaml.safe_load(text) if text else ""
+    except yaml.YAMLError as error:
+        raise UserError(f"The value of '{key}' is not YAML: {str(error).splitlines()[0]}.") from error
+    value = _number(value)
+    parts = key.strip().split(".")
+    # the settings of MaxText have dots of their own: maxtext.rl.loss_algo is the key rl.loss_algo
+    path, leaf = (
+        (["maxtext"], ".".join(parts[1:])) if parts[0] == "maxtext" and len(parts) > 1 else (parts[:-1], parts[-1])
+    )
+    node = tree
+    for part in path:
+        child = node.setdefault(part, {})
+        if not isinstance(child, dict):
+            raise UserError(f"'{key}' is no key: '{part}' is a single value.")
+        node = child
+    node[leaf] = value
+
+
+def _number(value: Any) -> Any:
+    # YAML 1.1 reads 6e-4 as text, because it wants a dot and a sign
+    if isinstance(value, str):
+        try:
+            return float(value)
+        except ValueError:
+            return value
+    return value
+
+
+def _one_line(error: ValidationError) -> str:
+    first = error.errors(include_url=False)[0]
+    path = ".".join(str(part) for part in first["loc"])
+    if first["type"] == "extra_forbidden":
+        known = _keys_at(first["loc"][:-1])
+        return f"'{path}' is not a key.{did_you_mean(str(first['loc'][-1]), known)} Known here: {', '.join(sorted(known))}."
+    if first["type"] == "missing":
+        return f"'{path}' is missing: set it in the preset or with --set {path}=..."
+    if first["type"] == "value_error":
+        return str(first["msg"]).removeprefix("Value error, ") + ("" if str(first["msg"]).endswith(".") else ".")
+    return f"'{path}' is {first['input']!r}: {first['msg'][0].lower()}{first['msg'][1:]}."
+
+
+def _keys_at(location: tuple[int | str, ...]) -> list[str]:
+    model: Any = Config
+    for part in location:
+        field = model.model_fields.get(part) if isinstance(model, type) and issubclass(model, BaseModel) else None
+        model = field.annotation if field else None
+    return list(model.model_fields) if isinstance(model, type) and issubclass(model, BaseModel) else []

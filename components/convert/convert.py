@@ -1,0 +1,72 @@
+"""Convert: Hugging Face weights to a MaxText checkpoint (Orbax), once per identity.
+
+In: the model directory. Out: a checkpoint at `<store>/converted/<identity>/0/items` with its manifest. A complete one is used as it is; one with
+a missing or damaged file is converted anew. The conversion writes beside its final place and moves there last, so a killed one leaves nothing that looks complete.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import sys
+from pathlib import Path
+
+from components import manifest, maxtext_args, record, storage
+from components.plan import Plan
+from components.progress import say
+from components.record import ArtifactRecord
+from components.stage import StageResult
+from components.workloads import environment, process
+from components.workloads.workload import Workload
+
+
+def convert(plan: Plan, model: ArtifactRecord) -> StageResult:
+    """Returns the record `checkpoint`: the base weights in MaxText's format."""
+    record.expect(model, "hf-model")
+    problem = _damage(plan.converted_dir)
+    if problem is None:
+        return StageResult(records={"checkpoint": record.read(plan.converted_dir)}, note="already converted")
+    say("convert", f"converting {plan.config.model.name}" + (f" ({problem})" if problem else ""))
+    storage.delete_tree(plan.converted_dir)
+    with storage.staged(plan.converted_dir) as partial:
+        arguments = maxtext_args.to_maxtext(plan.config, hf_model=model.data_uri, output=str(partial))
+        workload = Workload(
+            stage="convert",
+            run_id=plan.run_id,
+            command=maxtext_args.command(sys.executable, maxtext_args.TO_MAXTEXT, arguments),
+            env=environment.cpu(plan),
+            deadline_s=plan.config.convert.deadline_s,
+        )
+        log = Path(plan.stage_dir("convert")) / "log.txt"
+        process.run(workload, log, lambda line: print(f"convert | {line}", flush=True))
+        made = _record(plan, model)
+        record.write(made, partial)
+        manifest.write_manifest(partial)
+    return StageResult(records={"checkpoint": made}, note="converted")
+
+
+def _damage(directory: str) -> str | None:
+    """None when the converted weights are there and whole; an empty string when absent; else what is wrong with them."""
+    if not manifest.is_complete(directory):
+        return ""
+    try:
+        manifest.check(directory)
+    except manifest.IncompleteError as error:
+        return str(error)
+    return None
+
+
+def _record(plan: Plan, model: ArtifactRecord) -> ArtifactRecord:
+    return ArtifactRecord(
+        kind="maxtext-checkpoint",
+        format="orbax",
+        base_model_id=model.base_model_id,
+        base_model_revision=model.base_model_revision,
+        step=0,
+        run_id=plan.run_id,
+        parent_uris=[model.data_uri],
+        data_uri=plan.converted_dir,
+        code_version=plan.code_version,
+        image="local",
+        config_sha256=plan.config_sha256,
+        extra={"items": "0/items", "identity": plan.converted_id, "maxtext": importlib.metadata.version("maxtext")},
+    )

@@ -1,0 +1,67 @@
+"""What a run will do, decided before anything is spent: the resolved configuration, the places, and the identities.
+
+Made by `prepare`, read by every stage, and nothing in it changes afterwards. Places are URIs: `gs://...` or absolute local paths.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict
+
+from components import storage
+from components.config import Config
+
+PLAN = "plan.json"
+
+
+class Plan(BaseModel):
+    """A run.
+
+    Attributes:
+      run_id: name of the run, unique in its store.
+      run_dir: everything that the run writes for itself lies below.
+      store: root of what runs share: downloaded models, converted weights, compiled programs, the list of runs.
+      model_revision: the commit (hub), content hash (local directory) or recipe hash (tiny) of the source.
+      converted_id: identity of the converted weights; same identity, same path, no second conversion.
+      attempt: 1 for a fresh run, one more with every resume.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    run_id: str
+    run_dir: str
+    store: str
+    config: Config
+    config_sha256: str
+    code_version: str
+    model_revision: str
+    converted_id: str
+    attempt: int = 1
+    started: str
+    where: str = "local"
+
+    @staticmethod
+    def read(path: str | Path) -> Plan:
+        """Reads the plan that `prepare` wrote."""
+        return Plan.model_validate_json(Path(path).read_text())
+
+    def stage_dir(self, stage: str) -> str:
+        """Where a stage of this run writes."""
+        return storage.join(self.run_dir, stage)
+
+    @property
+    def model_dir(self) -> str:
+        """Where the source model lies in Hugging Face format."""
+        name = "".join(c if c.isalnum() else "-" for c in self.config.model.source.split("://")[-1]).strip("-")[-60:]
+        return storage.join(self.store, "models", f"{name}-{self.model_revision[:12]}")
+
+    @property
+    def converted_dir(self) -> str:
+        """Where the converted base weights lie."""
+        return storage.join(self.store, "converted", self.converted_id[:24])
+
+    @property
+    def compile_cache(self) -> str:
+        """XLA's persistent cache."""
+        return storage.join(self.store, "compiled")

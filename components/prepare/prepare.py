@@ -1,0 +1,138 @@
+"""Prepare: everything that can be decided, checked and refused before money or time is spent.
+
+In: a configuration and where the run shall live. Out: a `Plan`. Mistakes are `UserError`s and leave nothing behind. The command line calls
+`make_plan` too, so that a person sees a mistake at once and not in the log of the first task.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import secrets
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from components import storage
+from components.config import Config, parse
+from components.download import check, dataset, model
+from components.errors import UserError
+from components.manifest import content_id
+from components.plan import PLAN, Plan
+from components.progress import say
+from components.record import code_version
+from components.rewards.functions import check_rewards
+from components.stage import StageResult, fail, keep
+
+
+def new_run_id(preset: str) -> str:
+    """A name for a run: preset, UTC time, and four characters against a tie."""
+    return f"{preset}-{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+
+
+def make_plan(config: Config, *, run_id: str, run_dir: str, store: str, where: str) -> Plan:
+    """Returns the plan of a fresh run.
+
+    Raises:
+      UserError: the output is occupied, the source or the data is not usable, a reward function does not exist.
+    """
+    refuse_occupied(run_dir)
+    check_source(config)
+    dataset.check(config.data, need_train=config.train.batch_size, need_eval=config.evaluate.questions)
+    check_rewards(config.train.rewards, config.train.reward_file)
+    revision = model.resolve_revision(config.model.source, config.model.revision)
+    return Plan(
+        run_id=run_id,
+        run_dir=run_dir,
+        store=store,
+        config=config,
+        config_sha256=config.sha256(),
+        code_version=code_version(),
+        model_revision=revision,
+        converted_id=converted_id(config, revision),
+        started=datetime.now(UTC).isoformat(timespec="seconds"),
+        where=where,
+    )
+
+
+def converted_id(config: Config, revision: str) -> str:
+    """Identity of the converted weights: source, converter version, and the settings that change the bytes."""
+    return content_id(
+        repo_commit=f"{config.model.source}@{revision}",
+        converter_version=f"maxtext {importlib.metadata.version('maxtext')}",
+        flags={
+            "model_name": config.model.name,
+            "scan_layers": config.model.scan_layers,
+            "dtype": config.model.dtype,
+            **config.model.sizes,
+        },
+    )
+
+
+def refuse_occupied(run_dir: str) -> None:
+    """Raises UserError when something lies where the run would write, or where nothing can be written."""
+    if storage.list_files(run_dir):
+        raise UserError(
+            f"The output {run_dir} is not empty: choose another --output, or continue that run with --resume."
+        )
+    if storage.is_local(run_dir):
+        _refuse_unwritable(Path(run_dir))
+
+
+def check_source(config: Config) -> None:
+    """Raises UserError when a local source is not a usable model; a hub source is checked after its download."""
+    if "://" not in config.model.source:
+        check.check_model_directory(config.model.source)
+
+
+def _refuse_unwritable(directory: Path) -> None:
+    existing = next(p for p in (directory, *directory.parents) if p.exists())
+    if not existing.is_dir():
+        raise UserError(f"{existing} is a file, so {directory} cannot be a directory: choose another --output.")
+    probe = existing / f".posttrain-{secrets.token_hex(4)}"
+    try:
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise UserError(f"Nothing can be written to {existing} ({error.strerror}): choose another --output.") from error
+
+
+def prepare_stage(*, config: str, overrides: str, job_id: str, run_id: str, output: str, store: str, plan: Any) -> None:
+    """The component's body: makes the plan of a run, or takes the one that the command line has made for it already."""
+    started = time.monotonic()
+    name = run_id or job_id
+    root = store or "store"
+    run_dir = output or storage.join(root, "runs", name)
+    try:
+        the_plan = _existing(run_dir, name) or make_plan(
+            parse(json.loads(config), overrides.split("\n") if overrides.strip() else []),
+            run_id=name,
+            run_dir=run_dir,
+            store=root,
+            where="pipeline",
+        )
+    except UserError as error:
+        fail(run_dir, "prepare", error)
+    storage.write_text(storage.join(run_dir, PLAN), the_plan.model_dump_json(indent=1))
+    Path(plan.path).parent.mkdir(parents=True, exist_ok=True)
+    Path(plan.path).write_text(the_plan.model_dump_json(indent=1))
+    plan.metadata.update(
+        {"run_id": name, "config_sha256": the_plan.config_sha256, "data_uri": storage.join(run_dir, PLAN)}
+    )
+    keep(run_dir, "prepare", time.monotonic() - started, StageResult(note=_said(the_plan)))
+    say("prepare", _said(the_plan))
+
+
+def _existing(run_dir: str, run_id: str) -> Plan | None:
+    """The plan that lies in the output already, when it is this run's own."""
+    if not storage.exists(storage.join(run_dir, PLAN)):
+        return None
+    found = Plan.model_validate_json(storage.read_text(storage.join(run_dir, PLAN)))
+    if found.run_id != run_id:
+        raise UserError(f"The output {run_dir} belongs to the run {found.run_id}: choose another output.")
+    return found
+
+
+def _said(plan: Plan) -> str:
+    return f"{plan.config.preset}: {plan.config.model.source} at {plan.model_revision[:12]}, seed {plan.config.seed}"

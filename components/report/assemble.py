@@ -1,0 +1,78 @@
+"""Assembles what the stages of a run left behind into its `run.json` and its page.
+
+In: a `Plan`; below its directory each finished stage has `stage.json`, and the stages that measured something have `training.json`, `evaluation.json`,
+`parity.json`; a failed run has `failure.json`. Out: a `RunRecord`, `run.json`, `report.html`. Called by the stage `report`, and once more at the end of a local run, which
+knows how it ended. A missing file means that the stage did not get there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+from pydantic import BaseModel
+
+from components import record, storage
+from components.errors import UserError
+from components.plan import Plan
+from components.report.page import render
+from components.results import Evaluation, Parity, RunRecord, StageRecord, Training
+from components.stage import STAGES, Failure
+
+PAGE = "report.html"
+RUN = "run.json"
+M = TypeVar("M", bound=BaseModel)
+
+
+def assemble(plan: Plan, *, status: str, seconds: float, error: str | None = None) -> RunRecord:
+    """Returns the record of the run as far as it got."""
+    done = [s for name in STAGES if (s := _read(plan, f"{name}/stage.json", StageRecord))]
+    failure = _read(plan, "failure.json", Failure)
+    if failure:
+        evidence = f" Evidence: {failure.evidence[-1].strip()[:300]}" if failure.evidence else ""
+        error = f"{failure.stage}: {failure.reason}{evidence}"
+        done.append(StageRecord(name=failure.stage, status="failed", seconds=0.0, note=failure.reason))
+    exported = next((s.artifacts["exported"]["uri"] for s in done if "exported" in s.artifacts), None)
+    return RunRecord(
+        run_id=plan.run_id,
+        preset=plan.config.preset,
+        config_sha256=plan.config_sha256,
+        code_version=plan.code_version,
+        status=status,
+        started=plan.started,
+        seconds=round(seconds, 1),
+        where=plan.where,
+        engine=plan.config.engine,
+        stages=done,
+        evaluation=_read(plan, "evaluate/evaluation.json", Evaluation),
+        training=_read(plan, "train/training.json", Training),
+        parity=_read(plan, "export/parity.json", Parity),
+        model_uri=exported,
+        report_uri=storage.join(plan.run_dir, PAGE),
+        error=error,
+    )
+
+
+def write(plan: Plan, run: RunRecord) -> str:
+    """Writes page and record, the record last; returns the page."""
+    page = render(run, plan.config.to_yaml(), lineage(run.stages))
+    storage.write_text(storage.join(plan.run_dir, PAGE), page)
+    storage.write_text(storage.join(plan.run_dir, RUN), run.model_dump_json(indent=1))
+    return page
+
+
+def lineage(stages: Sequence[StageRecord]) -> list[dict[str, object]]:
+    """The records beside the data of every artifact that the stages made, in their order, each once."""
+    found: dict[str, dict[str, object]] = {}
+    for stage in stages:
+        for artifact in stage.artifacts.values():
+            try:
+                found.setdefault(artifact["uri"], record.read(artifact["uri"]).model_dump(mode="json"))
+            except UserError:  # the data has been removed since
+                found.setdefault(artifact["uri"], {"kind": artifact["kind"], "data_uri": artifact["uri"]})
+    return list(found.values())
+
+
+def _read(plan: Plan, name: str, model: type[M]) -> M | None:
+    uri = storage.join(plan.run_dir, name)
+    return model.model_validate_json(storage.read_text(uri)) if storage.exists(uri) else None

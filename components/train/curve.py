@@ -1,0 +1,42 @@
+"""The curve of a training, from the TensorBoard events that Tunix writes.
+
+In: the directory of event files. Out: a `TrainPoint` per step. A step that was trained twice (a resume after a kill) has the later values.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from components.results import TrainPoint
+
+_REWARD = "rewards/train/score/mean"
+_PARTS = "rewards/train/"
+_NOT_PARTS = {"score", "mean", "sum", "min", "max", "std", "overall"}
+_SCALARS = {
+    "completion_tokens": "completions/train/mean_length",
+    "loss": "actor/train/loss",
+    "kl": "actor/train/kl",
+    "grad_norm": "actor/train/grad_norm",
+}
+
+
+def read(directory: Path, weights: dict[str, float]) -> list[TrainPoint]:
+    """Returns the points in step order; `weights` names the reward functions."""
+    from tensorboard.backend.event_processing.event_accumulator import SCALARS, EventAccumulator
+
+    by_tag: dict[str, dict[int, float]] = {}
+    for events in sorted(directory.rglob("events.out.tfevents.*"), key=lambda p: p.stat().st_mtime):
+        accumulator = EventAccumulator(str(events), size_guidance={SCALARS: 0})
+        accumulator.Reload()
+        for tag in accumulator.Tags()["scalars"]:
+            by_tag.setdefault(tag, {}).update({e.step: e.value for e in accumulator.Scalars(tag)})
+    rewards = by_tag.get(_REWARD, {})
+    return [
+        TrainPoint(
+            step=step,
+            reward=rewards[step],
+            reward_parts={n: by_tag[_PARTS + n][step] for n in weights if step in by_tag.get(_PARTS + n, {})},
+            **{name: by_tag.get(tag, {}).get(step) for name, tag in _SCALARS.items()},
+        )
+        for step in sorted(rewards)
+    ]

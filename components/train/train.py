@@ -1,0 +1,182 @@
+"""Train: GRPO with MaxText's `train_rl` and Tunix, from the base checkpoint or from the latest complete step of the same run.
+
+In: the base weights in MaxText's format, the model directory (tokenizer), the questions. Out: the last checkpoint with its manifest, the rollouts, `training.json`. A run that was
+killed continues with the same call: rollouts behind the latest complete checkpoint are dropped, the steps before it are not trained again.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import sys
+import time
+from pathlib import Path
+
+from components import maxtext_args, record, storage
+from components.manifest import write_manifest
+from components.plan import Plan
+from components.progress import Countdown, say
+from components.record import ArtifactRecord
+from components.results import Training
+from components.rewards import maxtext_rewards
+from components.stage import StageResult
+from components.train import checkpoints, curve, rollouts
+from components.workloads import environment, process
+from components.workloads.workload import Workload
+
+RUN_NAME = "grpo"
+ROLLOUT_ENGINE_CPU = "JAX sampler on CPU in place of vLLM on TPU"
+_STEP_LINE = re.compile(r"Train step (\d+) training loss")
+
+
+def train(plan: Plan, checkpoint: ArtifactRecord, model: ArtifactRecord, dataset: ArtifactRecord) -> StageResult:
+    """Returns the records `trained` (the last checkpoint) and `rollouts`."""
+    record.expect(checkpoint, "maxtext-checkpoint")
+    record.expect(dataset, "dataset")
+    here = Path(plan.stage_dir("train"))
+    actor = here / RUN_NAME / "checkpoints" / "actor"
+    kept = here / "rollouts"
+    kept.mkdir(parents=True, exist_ok=True)
+    resumed_from = max(checkpoints.complete_steps(str(actor)), default=0)
+    if resumed_from:
+        dropped = rollouts.drop_after(kept, resumed_from)
+        say(
+            "train",
+            f"continuing from step {resumed_from} of {plan.config.train.steps} ({dropped} rollouts behind it dropped)",
+        )
+    elif any(kept.iterdir()):
+        rollouts.drop_after(kept, 0)
+    started = time.monotonic()
+    if resumed_from < plan.config.train.steps:
+        _run(plan, checkpoint, model, dataset, here, kept, resumed_from)
+    steps = checkpoints.complete_steps(str(actor))
+    if not steps or steps[-1] < plan.config.train.steps:
+        raise RuntimeError(
+            f"train_rl ended without a checkpoint of step {plan.config.train.steps}; complete steps: {steps}"
+        )
+    return _result(
+        plan, checkpoint, dataset, here, actor / str(steps[-1]), kept, resumed_from, time.monotonic() - started
+    )
+
+
+def _run(
+    plan: Plan,
+    checkpoint: ArtifactRecord,
+    model: ArtifactRecord,
+    dataset: ArtifactRecord,
+    here: Path,
+    kept: Path,
+    resumed_from: int,
+) -> None:
+    config = plan.config
+    arguments = maxtext_args.train_rl(
+        config,
+        rl_yml=str(_maxtext_root() / "configs" / "post_train" / "rl.yml"),
+        run_name=RUN_NAME,
+        output=str(here),
+        parameters=storage.join(checkpoint.data_uri, str(checkpoint.extra["items"])),
+        tokenizer=model.data_uri,
+        train_file=storage.join(dataset.data_uri, "train.parquet"),
+        eval_file=storage.join(dataset.data_uri, "eval.parquet"),
+        template=storage.join(dataset.data_uri, "template.json"),
+        reward_file=str(Path(maxtext_rewards.__file__)),
+    )
+    workload = Workload(
+        stage="train",
+        run_id=plan.run_id,
+        command=maxtext_args.command(sys.executable, maxtext_args.TRAIN_RL, arguments),
+        env={
+            **environment.cpu(plan),
+            "POSTTRAIN_REWARDS": json.dumps(config.train.rewards),
+            "POSTTRAIN_REWARD_FILE": config.train.reward_file or "",
+            "POSTTRAIN_ROLLOUTS": str(kept),
+            "POSTTRAIN_START_STEP": str(resumed_from),
+            "POSTTRAIN_CALLS_PER_STEP": str(
+                config.train.batch_size // (config.train.micro_batch_size or config.train.batch_size)
+            ),
+        },
+        deadline_s=config.train.deadline_s,
+    )
+    follower = rollouts.Follower(kept)
+    countdown = Countdown(config.train.steps, resumed_from)
+    say(
+        "train",
+        f"{config.train.steps} GRPO steps of {config.train.batch_size} x {config.train.num_generations} completions; compiling first",
+    )
+
+    def on_line(line: str) -> None:
+        print(f"train | {line}", flush=True)
+        if match := _STEP_LINE.search(line):
+            step = int(match[1])
+            latest = follower.latest()
+            reward = f", reward {latest[1]:.2f}" if latest else ""
+            left = countdown.left(step)
+            say("train", f"step {step}/{config.train.steps}{reward}" + (f", {left} left" if left else ""))
+
+    process.run(workload, here / f"log-{plan.attempt}.txt", on_line)
+
+
+def _result(
+    plan: Plan,
+    checkpoint: ArtifactRecord,
+    dataset: ArtifactRecord,
+    here: Path,
+    last: Path,
+    kept: Path,
+    resumed_from: int,
+    seconds: float,
+) -> StageResult:
+    config = plan.config
+    points = curve.read(here / RUN_NAME / "tensorboard", config.train.rewards)
+    training = Training(
+        first_step=1,
+        last_step=int(last.name),
+        resumed_from=resumed_from or None,
+        seconds=round(seconds, 1),
+        rollout_engine=ROLLOUT_ENGINE_CPU,
+        rollouts=sum(1 for _ in rollouts.lines(kept)),
+        curve=points,
+    )
+    storage.write_text(str(here / "training.json"), training.model_dump_json(indent=1))
+    common = {
+        "base_model_id": checkpoint.base_model_id,
+        "base_model_revision": checkpoint.base_model_revision,
+        "step": int(last.name),
+        "run_id": plan.run_id,
+        "code_version": plan.code_version,
+        "image": "local",
+        "config_sha256": plan.config_sha256,
+    }
+    trained = ArtifactRecord(
+        kind="rl-checkpoint",
+        format="orbax",
+        parent_uris=[checkpoint.data_uri, dataset.data_uri],
+        data_uri=str(last),
+        extra={"items": checkpoints.PARAMETERS},
+        **common,
+    )
+    record.write(trained, trained.data_uri)
+    write_manifest(trained.data_uri)
+    made = ArtifactRecord(
+        kind="rollouts",
+        format="jsonl",
+        parent_uris=[checkpoint.data_uri, dataset.data_uri],
+        data_uri=str(kept),
+        **common,
+    )
+    record.write(made, made.data_uri)
+    metrics = {"reward_first": points[0].reward, "reward_last": points[-1].reward} if points else {}
+    return StageResult(
+        records={"trained": trained, "rollouts": made},
+        metrics={**metrics, "steps": float(training.last_step)},
+        note=f"{training.last_step} steps, {training.rollouts} rollouts kept"
+        + (f", reward {points[0].reward:.2f} -> {points[-1].reward:.2f}" if points else ""),
+    )
+
+
+def _maxtext_root() -> Path:
+    spec = importlib.util.find_spec("maxtext")
+    if spec is None or not spec.submodule_search_locations:
+        raise RuntimeError("MaxText is not installed")
+    return Path(next(iter(spec.submodule_search_locations)))

@@ -1,0 +1,39 @@
+"""From what was typed to a `Plan`: a fresh run, or the continuation of one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from components import config
+from components.errors import UserError
+from components.plan import Plan
+from components.prepare import prepare
+from pipelines import registry
+
+
+def fresh_plan(preset: str, overrides: list[str], output: Path | None, store: str | None) -> Plan:
+    """Returns the plan of a run that has not begun; every check that needs no spending is done."""
+    the_config = config.load(preset, overrides)
+    run_id = prepare.new_run_id(the_config.preset)
+    return prepare.make_plan(
+        the_config,
+        run_id=run_id,
+        run_dir=str((output or Path("runs") / run_id).absolute()),
+        store=str(Path(store or the_config.store or "store").absolute()),
+        where="local",
+    )
+
+
+def resumed_plan(run: str, preset: str | None, overrides: list[str], store: str) -> Plan:
+    """Returns the plan of a run that was interrupted, for its next attempt; its configuration is the one that it began with."""
+    if preset or overrides:
+        raise UserError("A resumed run keeps its configuration: leave out PRESET and --set, or start a new run.")
+    entry = registry.find(store, run)
+    if entry.status == "running":
+        raise UserError(
+            f"The run {entry.run_id} is still running: wait for it, or `posttrain cancel {entry.run_id}` first."
+        )
+    if entry.status == "succeeded":
+        raise UserError(f"The run {entry.run_id} has succeeded: there is nothing to continue. Start a new run instead.")
+    plan = registry.read_plan(entry.run_dir)
+    return plan.model_copy(update={"attempt": plan.attempt + 1})

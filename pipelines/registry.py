@@ -1,0 +1,88 @@
+"""The list of runs, kept in the store: `<store>/runs/<run id>.json` says where a run's directory is.
+
+So `status`, `cancel` and `--resume` find a run by its name wherever its output is. A run that is not there is a `UserError` with the nearest name.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from components import storage
+from components.errors import UserError, did_you_mean
+from components.plan import PLAN, Plan
+from components.results import RunRecord
+
+RUN = "run.json"
+PID = "run.pid"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A run as the list shows it. `status` is running, succeeded, failed, or stopped (it ended without saying how)."""
+
+    run_id: str
+    run_dir: str
+    preset: str
+    started: str
+    status: str
+    record: RunRecord | None
+
+
+def add(plan: Plan) -> None:
+    """Lists a run."""
+    place = {"run_id": plan.run_id, "run_dir": plan.run_dir, "preset": plan.config.preset, "started": plan.started}
+    storage.write_text(storage.join(plan.store, "runs", f"{plan.run_id}.json"), json.dumps(place, indent=1))
+
+
+def entries(store: str) -> list[Entry]:
+    """Every listed run, newest first. A run whose directory is gone is left out."""
+    names = [name for name, _ in storage.list_files(storage.join(store, "runs")) if name.endswith(".json")]
+    found = [json.loads(storage.read_text(storage.join(store, "runs", name))) for name in names]
+    there = [_entry(place) for place in found if storage.exists(storage.join(place["run_dir"], PLAN))]
+    return sorted(there, key=lambda e: e.started, reverse=True)
+
+
+def find(store: str, run: str) -> Entry:
+    """The run of that name, or in that directory."""
+    every = entries(store)
+    for entry in every:
+        if run in (entry.run_id, entry.run_dir) or str(Path(run).absolute()) == entry.run_dir:
+            return entry
+    if storage.exists(storage.join(run, PLAN)):
+        plan = read_plan(str(Path(run).absolute()))
+        return _entry(
+            {"run_id": plan.run_id, "run_dir": plan.run_dir, "preset": plan.config.preset, "started": plan.started}
+        )
+    raise UserError(
+        f"There is no run '{run}' in {store}.{did_you_mean(run, [e.run_id for e in every])} `posttrain runs` lists them."
+    )
+
+
+def read_plan(run_dir: str) -> Plan:
+    """The plan of the run in a directory."""
+    return Plan.model_validate_json(storage.read_text(storage.join(run_dir, PLAN)))
+
+
+def _entry(place: dict[str, str]) -> Entry:
+    run_dir = place["run_dir"]
+    record = None
+    if storage.exists(storage.join(run_dir, RUN)):
+        record = RunRecord.model_validate_json(storage.read_text(storage.join(run_dir, RUN)))
+    if storage.is_local(run_dir) and _alive(Path(run_dir) / PID):
+        status = "running"
+    else:
+        status = record.status if record else "stopped"
+    return Entry(place["run_id"], run_dir, place["preset"], place["started"], status, record)
+
+
+def _alive(pid_file: Path) -> bool:
+    """Whether the process that wrote the file still runs: a process of that number that is older than the file."""
+    try:
+        process = psutil.Process(int(pid_file.read_text()))
+        return process.create_time() <= pid_file.stat().st_mtime + 1
+    except (FileNotFoundError, ValueError, psutil.NoSuchProcess):
+        return False

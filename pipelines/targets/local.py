@@ -1,0 +1,90 @@
+"""Target `local`: the compiled YAML, run by KFP's local runner on this machine.
+
+In: a `Plan` and the YAML of its pipeline. Out: the run's directory with `run.json`, `report.html`, a folder per stage and `log.txt` with every line that any
+process wrote. The stages are processes of their own; this process only conducts them and shows their progress. A failing run still gets `run.json` and a page.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+import time
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+from components.plan import PLAN, Plan
+from components.report.assemble import RUN, assemble, write
+from components.results import RunRecord, Verdict
+from components.stage import Failure
+from pipelines.console import Console, Tee
+
+PID = "run.pid"
+
+
+def run(plan: Plan, pipeline_yaml: str, console: Console) -> RunRecord:
+    """Runs the pipeline to its end and returns the run's record; `status` says whether it succeeded."""
+    directory = Path(plan.run_dir)
+    started = time.monotonic()
+    with _claimed(directory, plan, pipeline_yaml):
+        error = _execute(plan, pipeline_yaml, directory, console)
+        return _finish(plan, directory, time.monotonic() - started, error)
+
+
+def exit_code(plan: Plan, record: RunRecord) -> int:
+    """0 success, 1 the run failed or measured nothing, 2 the user's mistake that only a stage could see."""
+    failure = Path(plan.run_dir) / "failure.json"
+    if record.status != "succeeded":
+        return 2 if failure.exists() and Failure.model_validate_json(failure.read_text()).users_mistake else 1
+    return 1 if record.evaluation and record.evaluation.verdict is Verdict.INVALID else 0
+
+
+def _execute(plan: Plan, pipeline_yaml: str, directory: Path, console: Console) -> str | None:
+    """Returns None, or what KFP says of the failed run (the reason itself is in the stage's own last line)."""
+    from kfp import components, local
+
+    warnings.filterwarnings("ignore", module="kfp")
+    local.init(local.SubprocessRunner(use_venv=False), pipeline_root=str(directory / "kfp"), raise_on_error=True)
+    pipeline = components.load_component_from_text(pipeline_yaml)
+    with (directory / "log.txt").open("a", encoding="utf-8") as log, contextlib.redirect_stdout(Tee(log, console)):
+        try:
+            pipeline(config=plan.config.model_dump_json(), run_id=plan.run_id, output=plan.run_dir, store=plan.store)
+        except RuntimeError as error:  # how KFP reports a failed task
+            return str(error)
+        finally:
+            logging.getLogger().handlers.clear()
+    return None
+
+
+def _finish(plan: Plan, directory: Path, seconds: float, error: str | None) -> RunRecord:
+    """A run that succeeded has its page from the stage `report`; a failed one gets it here."""
+    record = assemble(plan, status="failed" if error else "succeeded", seconds=seconds, error=error)
+    if error:
+        write(plan, record)
+    else:
+        (directory / RUN).write_text(record.model_dump_json(indent=1))
+    return record
+
+
+@contextlib.contextmanager
+def _claimed(directory: Path, plan: Plan, pipeline_yaml: str) -> Iterator[None]:
+    """Makes the run's directory this run's own while it runs."""
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / PLAN).write_text(plan.model_dump_json(indent=1))
+    (directory / "pipeline.yaml").write_text(pipeline_yaml)
+    (directory / "failure.json").unlink(missing_ok=True)
+    pid = directory / PID
+    pid.write_text(str(os.getpid()))
+    previous = signal.signal(signal.SIGTERM, _stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+        pid.unlink(missing_ok=True)
+
+
+def _stop(_signum: int, _frame: object) -> None:
+    # unwinds through KFP's runner, which closes the stage's output; the stage then ends its workload
+    raise KeyboardInterrupt
