@@ -1,0 +1,68 @@
+"""Runs a stock MaxText module on CPU: `python -m components.maxtext_runtime.entry MODULE [stock arguments]`.
+
+MODULE is one of the modules of the TPU tutorial, with its own arguments; on TPU it is called directly. Here it runs
+after these preparations, none of which changes what it computes for a published model:
+  - `multiprocessing.pool` is imported, which MaxText's reward pool uses without importing it;
+  - the conversion maps follow the sizes of the local model (sizes.py);
+  - the objects made by imports are frozen out of garbage collection, since the converters collect once per tensor;
+  - for train_rl on CPU, a JAX sampler takes the place of vLLM (substitutions.py).
+
+The top level imports nothing: the reward workers are spawned processes that import this file again.
+"""
+
+CONVERTERS = ("maxtext.checkpoint_conversion.to_maxtext", "maxtext.checkpoint_conversion.to_huggingface")
+TRAIN_RL = "maxtext.trainers.post_train.rl.train_rl"
+
+
+def prepare(module: str, args: list[str]) -> None:
+    """Applies the preparations for `module` with its stock arguments. Raises UserError for a bad model directory."""
+    import gc
+    import importlib
+    import multiprocessing.pool  # noqa: F401
+    import os
+
+    from components.maxtext_runtime import sizes
+
+    os.environ.setdefault("HF_TOKEN", "none")  # MaxText asks for one even for local files
+    sizes.use_sizes_from_arguments(args)
+    if module in CONVERTERS:
+        # not the converter itself: it must be imported as __main__, and defines command line flags once
+        for heavy in ("configs.pyconfig", "models.models", "checkpoint_conversion.utils.utils"):
+            importlib.import_module(f"maxtext.{heavy}")
+    elif module == TRAIN_RL and os.environ.get("JAX_PLATFORMS") == "cpu":
+        from components.maxtext_runtime.substitutions import use_cpu_rollout
+
+        use_cpu_rollout()
+        importlib.import_module(module)
+    gc.collect()
+    gc.freeze()
+
+
+def main() -> None:
+    """Prepares and runs; exits 2 with one line for a mistake of the user."""
+    import runpy
+    import sys
+
+    if len(sys.argv) < 2:
+        sys.exit("usage: python -m components.maxtext_runtime.entry MODULE [stock arguments]")
+    from components.errors import UserError
+
+    module, args = sys.argv[1], sys.argv[2:]
+    try:
+        prepare(module, args)
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
+    if module == TRAIN_RL:
+        # imported, not run as __main__: spawned reward workers import __main__ again, which must stay this file
+        from absl import app
+        from maxtext.trainers.post_train.rl import train_rl
+
+        app.run(train_rl.main, argv=[train_rl.__file__, *args])
+    else:
+        sys.argv = [module, *args]
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    main()
