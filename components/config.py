@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -203,7 +204,7 @@ def load(preset: str, overrides: Iterable[str] = ()) -> Config:
             f"There is no preset '{preset}'.{did_you_mean(preset, preset_names())} `posttrain presets` lists them."
         )
     try:
-        tree = yaml.safe_load(path.read_text())
+        tree = _read_yaml(path.read_text())
     except yaml.YAMLError as error:
         raise UserError(f"{path.name} is not YAML: {str(error).splitlines()[0]}. Mend that file.") from error
     if not isinstance(tree, dict):
@@ -224,15 +225,27 @@ def parse(tree: Mapping[str, Any], overrides: Iterable[str] = ()) -> Config:
         raise UserError(_one_line(error)) from error
 
 
+class _Loader(yaml.SafeLoader):
+    """YAML with the numbers of YAML 1.2: 6e-4 is a number, which YAML 1.1 reads as text."""
+
+
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"^[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$"), list("-+0123456789.")
+)
+
+
+def _read_yaml(text: str) -> Any:
+    return yaml.load(text, _Loader)
+
+
 def _apply(tree: dict[str, Any], override: str) -> None:
     key, equals, text = override.partition("=")
     if not equals or not key.strip():
         raise UserError(f"'{override}' is not an override: write --set key=value, for example --set train.steps=40.")
     try:
-        value = yaml.safe_load(text) if text else ""
+        value = _read_yaml(text) if text else ""
     except yaml.YAMLError as error:
         raise UserError(f"The value of '{key}' is not YAML: {str(error).splitlines()[0]}.") from error
-    value = _number(value)
     parts = key.strip().split(".")
     # the settings of MaxText have dots of their own: maxtext.rl.loss_algo is the key rl.loss_algo
     path, leaf = (
@@ -247,16 +260,6 @@ def _apply(tree: dict[str, Any], override: str) -> None:
     node[leaf] = value
 
 
-def _number(value: Any) -> Any:
-    # YAML 1.1 reads 6e-4 as text, because it wants a dot and a sign
-    if isinstance(value, str):
-        try:
-            return float(value)
-        except ValueError:
-            return value
-    return value
-
-
 def _one_line(error: ValidationError) -> str:
     first = error.errors(include_url=False)[0]
     path = ".".join(str(part) for part in first["loc"])
@@ -266,7 +269,7 @@ def _one_line(error: ValidationError) -> str:
     if first["type"] == "missing":
         return f"'{path}' is missing: set it in the preset or with --set {path}=..."
     if first["type"] == "value_error":
-        return str(first["msg"]).removeprefix("Value error, ") + ("" if str(first["msg"]).endswith(".") else ".")
+        return str(first["msg"]).removeprefix("Value error, ") + ("" if str(first["msg"]).endswith((".", "?")) else ".")
     return f"'{path}' is {first['input']!r}: {first['msg'][0].lower()}{first['msg'][1:]}."
 
 

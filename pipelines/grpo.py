@@ -4,8 +4,6 @@ Reads as prose, top to bottom. `build` returns the pipeline with a preset's conf
 compiled bytes run in KFP's local runner, on Vertex AI Pipelines and on self-hosted KFP.
 """
 
-from __future__ import annotations
-
 from kfp import dsl
 
 from components.config import Config
