@@ -1,0 +1,145 @@
+"""Decides whether a completion's answer is right: at once where that is certain, by math-verify in worker processes
+where it is not.
+
+At once: equal normal forms are right, and between plain numbers the comparison is exact. Everything else is
+math-verify's, with a hard time-out for each comparison. A comparison that cannot be made is not silently wrong: its
+`Score` says so, and `failures` are counted. A question without a gold answer is not scorable.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from components.rewards.extract import DEFAULT_TAGS, Tags, extract_answer, normalise, plain_number
+from components.rewards.pool import TIMEOUT, MathVerifyPool, Pair
+
+DEFAULT_TIMEOUT_S = 5.0
+
+
+class Status(StrEnum):
+    """OK: decided. TIMEOUT, ERROR: math-verify could not decide. UNSCORABLE: no gold answer to compare with."""
+
+    OK = "ok"
+    TIMEOUT = "timeout"
+    ERROR = "error"
+    UNSCORABLE = "unscorable"
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """One completion's answer and whether it is right.
+
+    Attributes:
+      correct: None only when the status is UNSCORABLE; false on a time-out or an error, which the status tells.
+      status: how the decision came about.
+      answer: the answer as extracted, None when the completion gives none.
+      error: the kind of error, empty otherwise.
+    """
+
+    correct: bool | None
+    status: Status
+    answer: str | None
+    error: str = ""
+
+
+def decide_at_once(golds: Sequence[str], answer: str) -> bool | None:
+    """Right or wrong where that needs no computer algebra, else None."""
+    normal, number = normalise(answer), plain_number(answer)
+    all_plain = number is not None
+    for gold in golds:
+        if normal == normalise(gold):
+            return True
+        other = plain_number(gold)
+        if number is not None and other is not None and number == other:
+            return True
+        all_plain = all_plain and other is not None
+    return False if all_plain else None
+
+
+class Verifier:
+    """Scores completions; a context manager that owns its worker processes.
+
+    Args:
+      workers: at most this many processes; None for one per core, at most eight. None starts before it is needed.
+      timeout_s: seconds that one comparison may take.
+
+    Attributes:
+      counts: how many completions got each status, since the start.
+    """
+
+    def __init__(self, workers: int | None = None, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
+        self.counts: Counter[Status] = Counter()
+        self._pool = MathVerifyPool(workers or min(8, os.cpu_count() or 1), timeout_s)
+
+    def __enter__(self) -> Verifier:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends the worker processes."""
+        self._pool.close()
+
+    def verify_many(
+        self, golds: Sequence[Sequence[str]], completions: Sequence[str], tags: Tags = DEFAULT_TAGS
+    ) -> list[Score]:
+        """One score per completion.
+
+        Args:
+          golds: for each completion the acceptable answers; an empty list means that it cannot be scored.
+          completions: texts, as long as `golds`.
+          tags: where the answers are.
+        """
+        return self.verify_answers(golds, [extract_answer(completion, tags) for completion in completions])
+
+    def verify_answers(self, golds: Sequence[Sequence[str]], answers: Sequence[str | None]) -> list[Score]:
+        """As `verify_many`, for answers that are extracted already."""
+        pairs: list[Pair | None] = [
+            (tuple(accepted), answer) if accepted and answer is not None else None
+            for accepted, answer in zip(golds, answers, strict=True)
+        ]
+        decided = self._decide({pair for pair in pairs if pair is not None})
+        scores = [
+            decided[pair] if pair is not None else _without_comparison(bool(accepted), answer)
+            for pair, accepted, answer in zip(pairs, golds, answers, strict=True)
+        ]
+        self.counts.update(score.status for score in scores)
+        return scores
+
+    def _decide(self, pairs: Iterable[Pair]) -> dict[Pair, Score]:
+        decided: dict[Pair, Score] = {}
+        hard: list[Pair] = []
+        for pair in sorted(pairs):
+            correct = decide_at_once(*pair)
+            if correct is None:
+                hard.append(pair)
+            else:
+                decided[pair] = Score(correct, Status.OK, pair[1])
+        for pair, outcome in zip(hard, self._pool.compare(hard), strict=True):
+            if isinstance(outcome, bool):
+                decided[pair] = Score(outcome, Status.OK, pair[1])
+            elif outcome == TIMEOUT:
+                decided[pair] = Score(False, Status.TIMEOUT, pair[1], outcome)
+            else:
+                decided[pair] = Score(False, Status.ERROR, pair[1], outcome)
+        return decided
+
+
+def _without_comparison(scorable: bool, answer: str | None) -> Score:
+    return Score(False, Status.OK, answer) if scorable else Score(None, Status.UNSCORABLE, answer)
+
+
+def report_failures(scores: Iterable[Score]) -> None:
+    """Says on standard error how many of these scores were not decided, if any; training goes on."""
+    failed = Counter(score.error for score in scores if score.status in (Status.TIMEOUT, Status.ERROR))
+    if failed:
+        kinds = ", ".join(f"{count} x {kind}" for kind, count in failed.most_common())
+        print(
+            f"verifier: {failed.total()} answers not decided and taken as wrong ({kinds})", file=sys.stderr, flush=True
+        )
