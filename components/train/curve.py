@@ -9,11 +9,11 @@ from pathlib import Path
 
 from components.results import TrainPoint
 
+# What belongs to the rollouts of a step is logged under the number of steps before it, what belongs to its update under its own number.
 _REWARD = "rewards/train/score/mean"
 _PARTS = "rewards/train/"
-_NOT_PARTS = {"score", "mean", "sum", "min", "max", "std", "overall"}
-_SCALARS = {
-    "completion_tokens": "completions/train/mean_length",
+_COMPLETION_TOKENS = "completions/train/mean_length"
+_UPDATE = {
     "loss": "actor/train/loss",
     "kl": "actor/train/kl",
     "grad_norm": "actor/train/grad_norm",
@@ -33,10 +33,11 @@ def read(directory: Path, weights: dict[str, float]) -> list[TrainPoint]:
     rewards = by_tag.get(_REWARD, {})
     return [
         TrainPoint(
-            step=step,
-            reward=rewards[step],
-            reward_parts={n: by_tag[_PARTS + n][step] for n in weights if step in by_tag.get(_PARTS + n, {})},
-            **{name: by_tag.get(tag, {}).get(step) for name, tag in _SCALARS.items()},
+            step=before + 1,
+            reward=rewards[before],
+            reward_parts={n: by_tag[_PARTS + n][before] for n in weights if before in by_tag.get(_PARTS + n, {})},
+            completion_tokens=by_tag.get(_COMPLETION_TOKENS, {}).get(before),
+            **{name: by_tag.get(tag, {}).get(before + 1) for name, tag in _UPDATE.items()},
         )
-        for step in sorted(rewards)
+        for before in sorted(rewards)
     ]
