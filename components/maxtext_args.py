@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
+from components import maxtext_schema
 from components.config import Config
 
 TO_MAXTEXT = "maxtext.checkpoint_conversion.to_maxtext"
@@ -42,6 +44,11 @@ def command(python: str, module: str, arguments: Iterable[str], *, on_tpu: bool 
     """The command that runs a stock MaxText module."""
     head = (python, "-m", module) if on_tpu else (python, "-m", ENTRY, module)
     return (*head, *arguments)
+
+
+def rl_yml() -> Path:
+    """The configuration file of `train_rl` in the installed MaxText. RuntimeError when it is not installed."""
+    return maxtext_schema.package_root() / "configs" / "post_train" / "rl.yml"
 
 
 def sizes(config: Config) -> dict[str, Any]:

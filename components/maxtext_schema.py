@@ -65,11 +65,15 @@ class Schema:
 @functools.cache
 def installed() -> Schema:
     """The schema of the installed MaxText."""
+    return read(package_root() / "configs" / "types.py", importlib.metadata.version("maxtext"))
+
+
+def package_root() -> Path:
+    """The folder of the installed MaxText, found without importing it. RuntimeError when it is not installed."""
     spec = importlib.util.find_spec("maxtext")
     if spec is None or not spec.submodule_search_locations:
-        raise RuntimeError("MaxText is not installed, so its settings cannot be checked")
-    root = Path(next(iter(spec.submodule_search_locations)))
-    return read(root / "configs" / "types.py", importlib.metadata.version("maxtext"))
+        raise RuntimeError("MaxText is not installed")
+    return Path(next(iter(spec.submodule_search_locations)))
 
 
 def read(types_py: Path, version: str) -> Schema:

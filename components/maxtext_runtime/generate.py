@@ -90,6 +90,9 @@ class Engine:
         )
         self._config, self._devices, self._loaded = config, devices, first.load_parameters_path
         tokenizer = AutoTokenizer.from_pretrained(config.tokenizer_path, token=config.hf_access_token or None)
+        train_rl.configure_tokenizer_chat_template(tokenizer, config)
+        self._chat = tokenizer
+        self._template = train_rl.load_data_template_from_file(config.data_template_path)
         self._pad_id = tokenizer.pad_token_id
         self._model, mesh = self._from_checkpoint(config)
         rollout_mesh = Mesh(maxtext_utils.create_device_mesh(sampler_config, sampler_devices), sampler_config.mesh_axes)
@@ -110,13 +113,21 @@ class Engine:
         self.rows = rows_per_call(config)
         self.on_cpu = isinstance(self._rollout, CpuRollout)
 
+    def prompt(self, question: Question) -> str:
+        """The text that the model sees: template and chat template applied by the code that makes training prompts."""
+        from maxtext.trainers.post_train.rl import utils_rl
+
+        row = {"question": question.question, "answer": ""}
+        name = self._config.dataset_name
+        return utils_rl.process_data(name, self._chat, self._template, self._config, row)["prompts"]
+
     def check_lengths(self, questions: list[Question], budget: int) -> None:
         """Raises UserError for a prompt or a budget longer than the run was configured for."""
         from components.errors import UserError
 
         limit = self._config.max_prefill_predict_length
         for question in questions:
-            length = len(self._tokenizer.encode(question.prompt))
+            length = len(self._tokenizer.encode(self.prompt(question)))
             if length > limit:
                 raise UserError(
                     f"question {question.id} has {length} tokens, more than max_prefill_predict_length={limit}: "
@@ -141,7 +152,7 @@ class Engine:
 
     def sample(self, questions: list[Question], config: Any) -> list[dict[str, Any]]:
         """One completion per question: id, completion, n_tokens, truncated."""
-        output = self._rollout.generate([question.prompt for question in questions], config)
+        output = self._rollout.generate([self.prompt(question) for question in questions], config)
         answers = []
         for question, tokens in zip(questions, output.tokens, strict=True):
             ids = [int(token) for token in tokens]

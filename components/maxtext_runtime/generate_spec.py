@@ -26,7 +26,7 @@ class Checkpoint:
 class Spec:
     """One evaluation run. Written as JSON by `write`, read by `read`.
 
-    questions: JSON lines with `id` (str or int) and `prompt`, the text as the model sees it, chat template applied.
+    questions: JSON lines with `id` (str or int) and `question`; MaxText's own code makes the prompt of it, as in training.
     checkpoints: sampled one after the other in one process, with the same random numbers for the same weights.
     samples_per_question: drawn per question, 0 for greedy alone.
     greedy: one more, greedy, completion per question.
@@ -80,20 +80,20 @@ class Spec:
 
 @dataclass(frozen=True)
 class Question:
-    """A question by its id and its templated prompt."""
+    """A question by its id and its text."""
 
     id: str | int
-    prompt: str
+    question: str
 
 
 def read_questions(path: str | Path) -> list[Question]:
-    """Raises UserError for a missing or empty file, a line without id or prompt, or an id that comes twice."""
+    """Raises UserError for a missing or empty file, a line without id or question, or an id that comes twice."""
     try:
         lines = [json.loads(line) for line in Path(path).read_text().splitlines() if line.strip()]
-        questions = [Question(line["id"], line["prompt"]) for line in lines]
+        questions = [Question(line["id"], line["question"]) for line in lines]
     except (OSError, json.JSONDecodeError, KeyError, TypeError) as error:
         raise UserError(
-            f"{path} does not hold questions, one JSON object with id and prompt a line: {error!r}"
+            f"{path} does not hold questions, one JSON object with id and question a line: {error!r}"
         ) from error
     if not questions:
         raise UserError(f"{path} holds no question")

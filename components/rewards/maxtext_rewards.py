@@ -75,7 +75,22 @@ def _for_maxtext(name: str) -> MaxTextReward:
 
 
 def _golds(answer: Any) -> list[str]:
-    return list(dict.fromkeys(gold for gold in map(_text, json.loads(_text(answer))) if gold.strip()))
+    """MaxText gives `["A", "A"]` with A the answer column; ours (components/download) is itself a JSON list of texts."""
+    golds: list[str] = []
+    for gold in map(_text, json.loads(_text(answer))):
+        golds += _listed(gold) or [gold]
+    return list(dict.fromkeys(gold for gold in golds if gold.strip()))
+
+
+def _listed(gold: str) -> list[str] | None:
+    """The answers of a JSON list of texts; None for anything else, such as the mathematical list `[1, 2]`."""
+    if not gold.startswith('["'):
+        return None
+    try:
+        answers = json.loads(gold)
+    except ValueError:
+        return None
+    return answers if all(isinstance(answer, str) for answer in answers) else None
 
 
 def _text(value: Any) -> str:

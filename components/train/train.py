@@ -6,7 +6,6 @@ killed continues with the same call: rollouts behind the latest complete checkpo
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
 import sys
@@ -72,7 +71,7 @@ def _run(
     config = plan.config
     arguments = maxtext_args.train_rl(
         config,
-        rl_yml=str(_maxtext_root() / "configs" / "post_train" / "rl.yml"),
+        rl_yml=str(maxtext_args.rl_yml()),
         run_name=RUN_NAME,
         output=str(here),
         parameters=storage.join(checkpoint.data_uri, str(checkpoint.extra["items"])),
@@ -174,9 +173,3 @@ def _result(
         + (f", reward {points[0].reward:.2f} -> {points[-1].reward:.2f}" if points else ""),
     )
 
-
-def _maxtext_root() -> Path:
-    spec = importlib.util.find_spec("maxtext")
-    if spec is None or not spec.submodule_search_locations:
-        raise RuntimeError("MaxText is not installed")
-    return Path(next(iter(spec.submodule_search_locations)))

@@ -49,11 +49,11 @@ def test_mistakes_in_a_specification_name_the_cure(tmp_path):
     ("lines", "message"),
     [
         ([], "no question"),
-        ([{"id": 1, "prompt": "a"}, {"id": 1, "prompt": "b"}], "twice"),
-        ([{"id": 1, "question": "a"}], "prompt"),
+        ([{"id": 1, "question": "a"}, {"id": 1, "question": "b"}], "twice"),
+        ([{"id": 1, "prompt": "a"}], "question"),
     ],
 )
-def test_questions_need_an_id_and_a_prompt_each(tmp_path, lines, message):
+def test_questions_need_an_id_and_a_text_each(tmp_path, lines, message):
     path = tmp_path / "questions.jsonl"
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     with pytest.raises(UserError, match=message):
