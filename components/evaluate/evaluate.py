@@ -23,6 +23,7 @@ from components.plan import Plan
 from components.progress import Countdown, say
 from components.record import ArtifactRecord
 from components.results import Evaluation
+from components.rewards import maxtext_rewards
 from components.stage import StageResult
 from components.workloads import environment, process
 from components.workloads.workload import Workload
@@ -108,7 +109,7 @@ def _generate(
         train_file=storage.join(dataset.data_uri, "train.parquet"),
         eval_file=storage.join(dataset.data_uri, "eval.parquet"),
         template=storage.join(dataset.data_uri, "template.json"),
-        reward_file="",
+        reward_file=str(Path(maxtext_rewards.__file__)),
     )
     workload = Workload(
         stage="evaluate",
