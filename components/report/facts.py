@@ -1,0 +1,210 @@
+"""The three facts below the headline (cost, model, origin) and the honest notes.
+
+In: the run, its configuration as YAML, its lineage. Out: labels and texts. A configuration that cannot be read as
+YAML, or that names no model, leaves its facts out.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import yaml
+
+from components.report.formats import NBSP, count, decimal, duration, label, percent, quantity
+from components.results import Measures, RunRecord, Verdict
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One line of a fact sheet. `code` sets it in the typewriter face; `full` is the text of a shortened value."""
+
+    label: str
+    value: str
+    code: bool = False
+    full: str = ""
+
+
+@dataclass(frozen=True)
+class ModelPlace:
+    """Where the model is, what it is fit for in one sentence, and the commands that load it, in their order."""
+
+    uri: str
+    note: str
+    load: list[str]
+
+
+_MAIN_COST = {
+    "chip_hours": lambda v: f"{decimal(v, 1)} chip hours",
+    "estimated_usd": lambda v: f"${decimal(v, 2)} (estimated)",
+    "usd": lambda v: f"${decimal(v, 2)}",
+}
+_COST_LABELS = {"chip_hours": "Accelerators", "estimated_usd": "Price", "usd": "Price"}
+
+
+def cost(run: RunRecord) -> list[Fact]:
+    """Returns time and money: what the run recorded of its cost, else the wall time on this machine."""
+    facts = [Fact("Time", duration(run.seconds))]
+    longest = max(run.stages, key=lambda s: s.seconds, default=None)
+    if longest is not None and run.seconds > 0 and longest.seconds > 0:
+        share = f" ({longest.seconds / run.seconds:.0%})".replace("%", NBSP + "%")
+        facts.append(
+            Fact(
+                "Longest stage",
+                f"{longest.name}, {duration(longest.seconds)}{share if longest.seconds <= run.seconds else ''}",
+            )
+        )
+    for key, value in run.cost.items():
+        facts.append(Fact(_COST_LABELS.get(key, label(key)), _cost_text(key, value)))
+    if not run.cost:
+        facts.append(
+            Fact("Accelerators", "none; wall time on this machine" if run.engine == "process" else "cost not recorded")
+        )
+    return facts
+
+
+def _cost_text(key: str, value: float | str) -> str:
+    if isinstance(value, str):
+        return value
+    if key in _MAIN_COST:
+        return _MAIN_COST[key](value)
+    if key.endswith("_usd"):
+        return f"${decimal(value, 2)}"
+    return duration(value) if key.endswith(("_seconds", "_s")) else quantity(value)
+
+
+def model_place(run: RunRecord) -> ModelPlace | None:
+    """Returns where the model is and how to load it, or None when the run made none."""
+    uri = run.model_uri
+    if not uri:
+        return None
+    kinds = " ".join(a.get("kind", "") for s in run.stages for a in s.artifacts.values() if a.get("uri") == uri).lower()
+    if "maxtext" in kinds or "orbax" in kinds:
+        return ModelPlace(uri, "A MaxText checkpoint.", [f"load_parameters_path={json.dumps(uri)}"])
+    local = uri.removeprefix("file://")
+    load = []
+    if uri.startswith("gs://"):
+        local = uri.rstrip("/").rsplit("/", 1)[-1]
+        load.append(f"gcloud storage cp -r {shlex.quote(uri)} .")
+    python = [
+        "from transformers import AutoModelForCausalLM, AutoTokenizer",
+        f"path = {json.dumps(local, ensure_ascii=False)}",
+        "model = AutoModelForCausalLM.from_pretrained(path)",
+        "tokenizer = AutoTokenizer.from_pretrained(path)",
+    ]
+    verdict = run.evaluation.verdict if run.evaluation else None
+    note = "Hugging Face format."
+    if verdict is not None and verdict is not Verdict.PROMOTE:
+        note = f"Hugging Face format, for inspection only: a model with the verdict {verdict.value} is not published."
+    return ModelPlace(uri, note, [*load, "\n".join(python)])
+
+
+def origin(run: RunRecord, config: Mapping[str, Any], lineage: Sequence[Mapping[str, Any]]) -> list[Fact]:
+    """Returns what made the model: preset, run, base model, code and configuration."""
+    description = config.get("description")
+    facts = [
+        Fact("Preset", f"{run.preset}: {description}" if isinstance(description, str) and description else run.preset)
+    ]
+    facts.append(Fact("Run", run.run_id, code=True))
+    base, revision = _base_model(config, lineage)
+    if base:
+        facts.append(Fact("Base model", base))
+    if revision:
+        facts.append(_short("Base revision", revision))
+    facts += [_short("Code", run.code_version), _short("Config", run.config_sha256), Fact("Started", date(run.started))]
+    facts.append(Fact("Ran", f"{run.where}, engine {run.engine}"))
+    return facts
+
+
+def _base_model(config: Mapping[str, Any], lineage: Sequence[Mapping[str, Any]]) -> tuple[str, str]:
+    # the lineage knows the pinned revision, the configuration only what was asked for
+    for entry in lineage:
+        if entry.get("base_model_id"):
+            return str(entry["base_model_id"]), str(entry.get("base_model_revision") or "")
+    model = config.get("model")
+    if not isinstance(model, Mapping):
+        return "", ""
+    return str(model.get("source") or model.get("name") or ""), str(model.get("revision") or "")
+
+
+def _short(name: str, value: str) -> Fact:
+    digest, dash, state = value.partition("-")  # a commit may end in -dirty, which must not be cut off
+    head = f"{digest[:12]}{dash}{state}" if len(digest) > 16 and " " not in value else value
+    return Fact(name, head, code=True, full=value if head != value else "")
+
+
+def date(text: str) -> str:
+    """An ISO time as `30 November 2026, 10:15 UTC`; any other text as it is."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return text
+    zone = "" if moment.tzinfo is None else " UTC"
+    return (moment.astimezone(UTC) if zone else moment).strftime(f"%-d %B %Y, %H:%M{zone}")
+
+
+def read_config(config_yaml: str) -> Mapping[str, Any]:
+    """Returns the configuration as a tree; empty when the text is no YAML mapping (the page still shows the text)."""
+    try:
+        tree = yaml.safe_load(config_yaml)
+    except yaml.YAMLError:
+        return {}
+    return tree if isinstance(tree, Mapping) else {}
+
+
+def notes(run: RunRecord) -> list[str]:
+    """Returns what a reader must know before quoting the figures, as sentences."""
+    found: list[str] = []
+    if run.training is not None:
+        found.append(f"Rollouts in training came from the {_rollout_engine(run.training.rollout_engine)}.")
+        if run.training.resumed_from is not None:
+            found.append(
+                f"Training was interrupted and went on from the checkpoint of step {run.training.resumed_from:,}."
+            )
+    if run.preset.startswith("tiny-"):
+        found.append(
+            "This is a tiny preset: a very small model that shows every stage at work. Its figures say nothing about "
+            "the real model that it stands for."
+        )
+    if run.preset == "tiny-qwen3":
+        found.append(
+            "Its starting model was taught a wrong habit on purpose, so that training has something to put right: "
+            "training selects the right operation here, it does not teach arithmetic."
+        )
+    if run.code_version.endswith("-dirty"):
+        found.append("The code had changes that were not committed: the code version does not identify it fully.")
+    if run.evaluation is not None:
+        found.append(
+            "The interval covers the choice of questions and of samples. It does not cover a repetition of the "
+            "training with another seed."
+        )
+        found.extend(_verifier_note("before training", run.evaluation.before))
+        found.extend(_verifier_note("after training", run.evaluation.after))
+        if run.evaluation.champion is not None:
+            found.extend(_verifier_note("of the champion", run.evaluation.champion))
+        for when, m in (("before", run.evaluation.before), ("after", run.evaluation.after)):
+            if m.truncation_rate > 0.05:
+                found.append(
+                    f"{percent(m.truncation_rate)} of the completions {when} training were cut off at the token limit; "
+                    "a cut-off answer counts as wrong."
+                )
+    return found
+
+
+def _rollout_engine(text: str) -> str:
+    lowered = text.lower()
+    if "in place of" in lowered or "jax" not in lowered:
+        return text
+    return "JAX sampler on CPU in place of vLLM on TPU"
+
+
+def _verifier_note(which: str, m: Measures) -> list[str]:
+    parts = [(m.verifier_timeouts, "time-out"), (m.verifier_errors, "error")]
+    failures = " and ".join(count(n, noun) for n, noun in parts if n)
+    if m.unscorable:
+        failures += (" and " if failures else "") + f"{count(m.unscorable, 'completion')} that cannot be scored"
+    return [f"The verifier had {failures} on the completions {which}."] if failures else []
