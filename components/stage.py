@@ -59,11 +59,9 @@ def run_stage(
         )
     except (UserError, WorkloadError) as error:
         fail(the_plan.run_dir, stage, error)
-    except BaseException as error:
+    except Exception as error:  # a fault of ours: its traceback, then the line that `posttrain status` looks for
         traceback.print_exc()
-        if not isinstance(error, SystemExit | KeyboardInterrupt):
-            print(f"{FAILURE}{stage}: {type(error).__name__}: {error}".replace("\n", " "), flush=True)
-        raise
+        fail(the_plan.run_dir, stage, error)
     seconds = time.monotonic() - started
     fill(outputs, result)
     keep(the_plan.run_dir, stage, seconds, result)
@@ -88,11 +86,12 @@ def fill(outputs: Mapping[str, Any], result: StageResult) -> None:
             raise AssertionError(f"the work made nothing for the output '{name}'")
 
 
-def fail(run_dir: str, stage: str, error: UserError | WorkloadError) -> NoReturn:
+def fail(run_dir: str, stage: str, error: Exception) -> NoReturn:
     """Prints the evidence and the reason of a failure, keeps them, and ends the process with exit code 1."""
+    said = " ".join(str(error).split())
     failure = Failure(
         stage=stage,
-        reason=str(error),
+        reason=said if isinstance(error, UserError | WorkloadError) else f"{type(error).__name__}: {said}",
         evidence=list(error.evidence) if isinstance(error, WorkloadError) else [],
         users_mistake=isinstance(error, UserError),
     )

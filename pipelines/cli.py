@@ -146,3 +146,7 @@ def main() -> None:
     except UserError as error:
         print(f"posttrain: {error}", file=sys.stderr)
         sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()

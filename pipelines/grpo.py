@@ -21,7 +21,7 @@ def build(config: Config) -> dsl.base_component.BaseComponent:
     defaults = config.model_dump_json()
 
     @dsl.pipeline(name="grpo-post-training", description=config.description)
-    def grpo(config: str = defaults, overrides: str = "", run_id: str = "", output: str = "", store: str = ""):
+    def grpo(config: str = defaults, overrides: str = "", run_id: str = "", output: str = "", store: str = "") -> None:
         """Improves a model with GRPO on verifiable questions and says, with an interval, whether it got better.
 
         Args:

@@ -48,11 +48,15 @@ def _execute(plan: Plan, pipeline_yaml: str, directory: Path, console: Console) 
     warnings.filterwarnings("ignore", module="kfp")
     local.init(local.SubprocessRunner(use_venv=False), pipeline_root=str(directory / "kfp"), raise_on_error=True)
     pipeline = components.load_component_from_text(pipeline_yaml)
-    with (directory / "log.txt").open("a", encoding="utf-8") as log, contextlib.redirect_stdout(Tee(log, console)):
+    with (
+        (directory / "log.txt").open("a", encoding="utf-8") as log,
+        console,
+        contextlib.redirect_stdout(Tee(log, console)),
+    ):
         try:
             pipeline(config=plan.config.model_dump_json(), run_id=plan.run_id, output=plan.run_dir, store=plan.store)
-        except RuntimeError as error:  # how KFP reports a failed task
-            return str(error)
+        except RuntimeError as error:  # how KFP reports a failed task; the reason is in failure.json or in the log
+            return f"{error} The reason is near the end of {directory / 'log.txt'}."
         finally:
             logging.getLogger().handlers.clear()
     return None
