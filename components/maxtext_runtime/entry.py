@@ -30,8 +30,10 @@ def prepare(module: str, args: list[str]) -> None:
         for heavy in ("configs.pyconfig", "models.models", "checkpoint_conversion.utils.utils"):
             importlib.import_module(f"maxtext.{heavy}")
     elif module == TRAIN_RL and os.environ.get("JAX_PLATFORMS") == "cpu":
+        from components.maxtext_runtime.quiet import drop_rollout_texts
         from components.maxtext_runtime.substitutions import use_cpu_rollout
 
+        drop_rollout_texts()
         use_cpu_rollout()
         importlib.import_module(module)
     gc.collect()

@@ -1,0 +1,59 @@
+"""Writes docs/presets.md, the reference of every key of a preset, from the configuration's own descriptions.
+
+    uv run python .ci/reference.py            writes it
+    uv run python .ci/reference.py --check    exits 1 when it is not up to date
+"""
+
+import sys
+from pathlib import Path
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+
+from components.config import Config
+
+TARGET = Path(__file__).resolve().parents[1] / "docs" / "presets.md"
+HEAD = """\
+# Presets
+
+A preset is a YAML file that says only what differs from the defaults below; `configs/tiny-qwen3.yaml` is a good one to copy. Run your own by its path:
+`posttrain run mine.yaml`. Any key can be changed for one run with `--set`, for example `--set train.steps=40`. An unknown key is an error that names the
+nearest valid one, and every setting under `maxtext:` is checked against the MaxText that is installed.
+
+| key | default | what |
+|---|---|---|
+"""
+
+
+def rows(model: type[BaseModel], prefix: str = "") -> list[str]:
+    """One table row per key, sections flattened."""
+    found: list[str] = []
+    for name, field in model.model_fields.items():
+        key = f"{prefix}{name}"
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            found += rows(field.annotation, f"{key}.")
+        elif key != "preset":
+            found.append(f"| `{key}` | {default(field)} | {(field.description or '').replace('|', '/')} |")
+    return found
+
+
+def default(field: FieldInfo) -> str:
+    """The default as one would write it."""
+    value = field.default
+    if value is PydanticUndefined:
+        return "required" if field.default_factory is None else ""
+    return "" if value in (None, {}, "") else f"`{value}`"
+
+
+def main() -> int:
+    """Writes or checks the page."""
+    text = HEAD + "\n".join(rows(Config)) + "\n"
+    if "--check" in sys.argv:
+        return int(text != TARGET.read_text())
+    TARGET.write_text(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
