@@ -48,11 +48,12 @@ def _checkout_version(root: Path) -> str:
             return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
         except (OSError, subprocess.SubprocessError):
             pass  # no git here, or it refuses the checkout: the version of the package is the next best answer
+    if (root / "pyproject.toml").is_file():
+        return str(tomllib.loads((root / "pyproject.toml").read_text())["project"]["version"])
     try:
         return importlib.metadata.version("posttrain")
     except importlib.metadata.PackageNotFoundError:
-        project = root / "pyproject.toml"
-        return str(tomllib.loads(project.read_text())["project"]["version"]) if project.is_file() else "unknown"
+        return "unknown"
 
 
 def sha256_of(value: object) -> str:

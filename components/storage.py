@@ -118,7 +118,7 @@ def user_errors(action: str, uri: Uri, *, only_full: bool = False) -> Iterator[N
 @contextlib.contextmanager
 def _gcs_errors(action: str, uri: Uri) -> Iterator[None]:
     """Turns Cloud Storage's errors that the user can mend into UserError."""
-    import requests
+    import requests  # type: ignore[import-untyped]
     from google.api_core import exceptions as api
     from google.auth import exceptions as auth
 
@@ -222,7 +222,7 @@ def read_bytes(uri: Uri) -> bytes:
         with user_errors("read", uri):
             return Path(uri).read_bytes()
     with _gcs_errors("read", uri):
-        return _blob(uri).download_as_bytes(checksum="crc32c")
+        return bytes(_blob(uri).download_as_bytes(checksum="crc32c"))
 
 
 def read_text(uri: Uri) -> str:
@@ -251,7 +251,7 @@ def copy_file(source: Uri, destination: Uri) -> None:
         with _replacing(Path(destination)) as partial:
             if is_local(source):
                 reading, writing = user_errors("read", source), user_errors("write", destination)
-                with reading, open(source, "rb") as read, writing, open(partial, "wb") as written:
+                with reading, Path(source).open("rb") as read, writing, partial.open("wb") as written:
                     shutil.copyfileobj(read, written, _CHUNK)
             else:
                 with _gcs_errors("read", source):
@@ -284,7 +284,7 @@ def crc32c(uri: Uri) -> str:
     import google_crc32c
 
     checksum = google_crc32c.Checksum()
-    with user_errors("read", uri), open(uri, "rb") as file:
+    with user_errors("read", uri), Path(uri).open("rb") as file:
         while chunk := file.read(_CHUNK):
             checksum.update(chunk)
     return base64.b64encode(checksum.digest()).decode()
@@ -299,7 +299,7 @@ def _content_type(uri: Uri) -> str:
 
 
 def list_files(uri: Uri) -> list[FileInfo]:
-    """Returns every file below the folder `uri`, at any depth, by name; none when it does not exist.
+    """Returns every file below the folder `uri`, at any depth, by name; none when there is no such folder.
 
     Links are followed. Files that are still being written are left out.
     """
@@ -318,7 +318,7 @@ def list_files(uri: Uri) -> list[FileInfo]:
 
 
 def _raise_unless_missing(error: OSError) -> None:
-    if error.errno != errno.ENOENT:
+    if error.errno not in (errno.ENOENT, errno.ENOTDIR):
         raise error
 
 

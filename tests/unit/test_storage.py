@@ -39,6 +39,7 @@ def test_listing_gives_relative_names_and_sizes_of_that_folder_alone(place: str)
     fill(place, model__b=b"12345", model__sub__a=b"1", model2__c=b"not of model")
     assert storage.list_files(storage.join(place, "model")) == [("b", 5), ("sub/a", 1)]
     assert storage.list_files(storage.join(place, "nowhere")) == []
+    assert storage.list_files(storage.join(place, "model", "b")) == []
 
 
 def test_checksum_is_that_of_the_bytes_as_cloud_storage_writes_it(place: str) -> None:
