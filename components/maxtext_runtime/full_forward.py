@@ -14,14 +14,10 @@ from flax import nnx
 
 
 class FullForward:
-    """Runs a TunixMaxTextAdapter. The cache is the tokens and positions seen so far."""
+    """Runs a TunixMaxTextAdapter. Its weights are `nnx.state(adapter)`, the cache the tokens and positions so far."""
 
     def __init__(self, adapter: Any) -> None:
-        self._adapter = adapter
         self._graph, _ = nnx.split(adapter)
-
-    def weights(self) -> Any:
-        return nnx.split(self._adapter)[1]
 
     def prepare(self, weights: Any) -> Any:
         return weights

@@ -15,6 +15,7 @@ vLLM on TPU, the JAX sampler on CPU. One process serves all checkpoints: one imp
 # Nothing else at the top: importing this module must stay cheap, see entry.py.
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -113,6 +114,7 @@ class Engine:
         self.rows = rows_per_call(config)
         self.on_cpu = isinstance(self._rollout, CpuRollout)
 
+    @functools.cache  # noqa: B019 - one engine per process
     def prompt(self, question: Question) -> str:
         """The text that the model sees: template and chat template applied by the code that makes training prompts."""
         from maxtext.trainers.post_train.rl import utils_rl

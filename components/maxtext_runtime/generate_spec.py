@@ -26,7 +26,7 @@ class Checkpoint:
 class Spec:
     """One evaluation run. Written as JSON by `write`, read by `read`.
 
-    questions: JSON lines with `id` (str or int) and `question`; MaxText's own code makes the prompt of it, as in training.
+    questions: JSON lines with `id` (str or int) and `question`. MaxText's own code makes the prompt, as in training.
     checkpoints: sampled one after the other in one process, with the same random numbers for the same weights.
     samples_per_question: drawn per question, 0 for greedy alone.
     greedy: one more, greedy, completion per question.

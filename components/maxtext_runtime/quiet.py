@@ -1,8 +1,8 @@
-"""Keeps Tunix from writing every rollout of a step into the log, which costs more time than it tells: the rollouts are kept as
-JSON lines by `components.rewards.recorder`.
+"""Keeps Tunix from writing every rollout of a step into the log; `components.rewards.recorder` has them as JSON lines.
 
 Tunix logs prompts, completions and ids as printed numpy arrays, and MaxText's own log filter formats each message again
-to look for noise. The filter here comes before that one and looks at the unformatted text only.
+to look for noise, which costs more time than it tells. The filter here comes before that one and looks at the
+unformatted text only.
 """
 
 from __future__ import annotations

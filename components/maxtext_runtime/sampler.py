@@ -35,6 +35,18 @@ class Samples(NamedTuple):
     stopped: jax.Array
 
 
+class _State(NamedTuple):
+    """Of the decoding loop: logits float32 [B, 1, V] of the token to pick next, done bool [B]; the rest as returned."""
+
+    step: jax.Array
+    logits: jax.Array
+    tokens: jax.Array
+    logprobs: jax.Array
+    lengths: jax.Array
+    done: jax.Array
+    cache: Any
+
+
 def row_keys(seeds: Sequence[int | jax.Array], row_ids: jax.Array) -> jax.Array:
     """One random key per row: uint32 [B] row ids -> key [B]. Independent of the batch that a row travels in.
 
@@ -119,11 +131,10 @@ def generate(
     cache = model.empty_cache(rows, columns)
     logits, cache = model.forward(params, prompts, positions, key_mask, cache, jnp.int32(0), last=1)
 
-    def going_on(state):
-        step, _, _, _, _, done, _ = state
-        return (step < steps) & ~jnp.all(done)
+    def going_on(state: _State) -> jax.Array:
+        return (state.step < steps) & ~jnp.all(state.done)
 
-    def advance(state):
+    def advance(state: _State) -> _State:
         step, logits, tokens, logprobs, lengths, done, cache = state
         logits = logits[:, -1].astype(jnp.float32)
         if pad_id not in eos_ids:
@@ -138,10 +149,10 @@ def generate(
         logits, cache = model.forward(
             params, token[:, None], (prompt_lengths + step)[:, None], key_mask, cache, prompt_columns + step, last=1
         )
-        return step + 1, logits, tokens, logprobs, lengths, done, cache
+        return _State(step + 1, logits, tokens, logprobs, lengths, done, cache)
 
     filler = prompt_lengths == 0
-    state = (
+    state = _State(
         jnp.int32(0),
         logits,
         jnp.full((rows, steps), pad_id, jnp.int32),
@@ -150,5 +161,5 @@ def generate(
         filler,
         cache,
     )
-    _, _, tokens, logprobs, lengths, done, _ = jax.lax.while_loop(going_on, advance, state)
-    return Samples(tokens, logprobs, lengths, done & ~filler)
+    state = jax.lax.while_loop(going_on, advance, state)
+    return Samples(state.tokens, state.logprobs, state.lengths, state.done & ~filler)

@@ -7,7 +7,7 @@ and queries scaled by the wrong size (silent, wrong logits). The cure is to put 
 
 from __future__ import annotations
 
-import os
+from pathlib import Path
 
 from components.errors import UserError
 
@@ -24,11 +24,12 @@ def use_sizes_of(model_name: str, hf_model: str) -> bool:
     Returns False, and changes nothing, when `hf_model` is a hub id: the published sizes are the table's. Raises
     UserError for a directory without a readable config.json, and for a path that does not exist.
     """
-    if not os.path.isdir(hf_model):
-        if os.path.isabs(hf_model) or hf_model.startswith("."):
+    directory = Path(hf_model)
+    if not directory.is_dir():
+        if directory.is_absolute() or hf_model.startswith("."):
             raise UserError(f"model directory {hf_model} does not exist: check hf_model_path")
         return False
-    if not os.path.isfile(os.path.join(hf_model, "config.json")):
+    if not (directory / "config.json").is_file():
         raise UserError(f"{hf_model} has no config.json: it is not a Hugging Face model directory")
 
     from maxtext.checkpoint_conversion.utils.hf_model_configs import HF_MODEL_CONFIGS

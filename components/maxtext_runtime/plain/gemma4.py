@@ -17,8 +17,10 @@ import jax.numpy as jnp
 
 from components.maxtext_runtime.plain.layers import (
     Cache,
+    LayerCache,
     Weights,
     attention,
+    bf16_rounded,
     experts_mlp,
     rms_norm,
     rope,
@@ -43,7 +45,7 @@ class Attention:
 
 @dataclass(frozen=True)
 class Gemma4:
-    """The sizes that the forward pass needs; hashable."""
+    """The sizes that the forward pass needs; hashable. bf16_unembedding: see `plain_model`."""
 
     size: int
     heads: int
@@ -52,6 +54,7 @@ class Gemma4:
     experts_per_token: int
     softcap: float | None
     prefix: str
+    bf16_unembedding: bool = False
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Gemma4:
@@ -108,7 +111,12 @@ class Gemma4:
             layer = {name.removeprefix(start): array for name, array in w.items() if name.startswith(start)}
             layer["experts.gate"], layer["experts.up"] = jnp.split(layer.pop("experts.gate_up_proj"), 2, axis=1)
             layers.append(layer)
-        return {"embedding": w["embed_tokens.weight"], "layers": layers, "norm": w["norm.weight"]}
+        embedding = w["embed_tokens.weight"]
+        head = embedding
+        if self.bf16_unembedding:
+            # MaxText stores the table times sqrt(size), and rounds that
+            head = bf16_rounded(embedding * math.sqrt(self.size)) / math.sqrt(self.size)
+        return {"embedding": embedding, "layers": layers, "norm": w["norm.weight"], "head": head}
 
     def empty_cache(self, rows: int, columns: int) -> Cache:
         empties = (jnp.zeros((rows, columns, layer.kv_heads, layer.head_dim), jnp.float32) for layer in self.layers)
@@ -133,10 +141,19 @@ class Gemma4:
             added = self._dense(w, x) + self._mixture(w, x)
             x = (x + rms_norm(added, w["post_feedforward_layernorm.weight"], self.epsilon)) * w["layer_scalar"]
         x = x if last is None else x[:, -last:]
-        logits = rms_norm(x, params["norm"], self.epsilon) @ params["embedding"].T
+        logits = rms_norm(x, params["norm"], self.epsilon) @ params["head"].T
         return (logits if not self.softcap else jnp.tanh(logits / self.softcap) * self.softcap), written
 
-    def _attention(self, kind, w, x, positions, key_mask, cache, column):
+    def _attention(
+        self,
+        kind: Attention,
+        w: Weights,
+        x: jax.Array,
+        positions: jax.Array,
+        key_mask: jax.Array,
+        cache: LayerCache,
+        column: jax.Array,
+    ) -> tuple[jax.Array, LayerCache]:
         rows, time, _ = x.shape
         x = rms_norm(x, w["input_layernorm.weight"], self.epsilon)
         query = (x @ w["self_attn.q_proj.weight"].T).reshape(rows, time, self.heads, kind.head_dim)
@@ -150,15 +167,15 @@ class Gemma4:
         query = rope(query, positions, kind.rope_theta, kind.rotated)
         key = rope(key, positions, kind.rope_theta, kind.rotated)
         cache = write_cache(cache, key, rms_norm(value, None, self.epsilon), column)
-        mixed = attention(query, *cache, key_mask, column, 1.0, kind.window)
+        mixed = attention(query, cache, key_mask, column, 1.0, kind.window)
         return mixed @ w["self_attn.o_proj.weight"].T, cache
 
-    def _dense(self, w, x):
+    def _dense(self, w: Weights, x: jax.Array) -> jax.Array:
         x = rms_norm(x, w["pre_feedforward_layernorm.weight"], self.epsilon)
         hidden = _gelu(x @ w["mlp.gate_proj.weight"].T) * (x @ w["mlp.up_proj.weight"].T)
         return rms_norm(hidden @ w["mlp.down_proj.weight"].T, w["post_feedforward_layernorm_1.weight"], self.epsilon)
 
-    def _mixture(self, w, x):
+    def _mixture(self, w: Weights, x: jax.Array) -> jax.Array:
         routed = rms_norm(x, None, self.epsilon) * w["router.scale"] / math.sqrt(self.size)
         probabilities = jax.nn.softmax(routed @ w["router.proj.weight"].T, axis=-1)
         weights = router_weights(probabilities, self.experts_per_token, normalise=True) * w["router.per_expert_scale"]

@@ -12,7 +12,8 @@ from typing import Any, Protocol
 import jax
 import jax.numpy as jnp
 
-Cache = list[tuple[jax.Array, jax.Array]]  # per layer: keys and values, each [B, S, K, D]
+LayerCache = tuple[jax.Array, jax.Array]  # keys and values, each [B, S, K, D]
+Cache = list[LayerCache]
 Weights = dict[str, jax.Array]  # Hugging Face name -> array as stored in safetensors
 
 
@@ -65,17 +66,17 @@ def rope(x: jax.Array, positions: jax.Array, theta: float, rotated: float = 1.0)
 
 def attention(
     query: jax.Array,
-    key: jax.Array,
-    value: jax.Array,
+    cache: LayerCache,
     key_mask: jax.Array,
     column: jax.Array,
     scale: float,
     window: int | None = None,
 ) -> jax.Array:
-    """Causal grouped-query attention. query [B, T, N, D], key and value [B, S, K, D] -> [B, T, N * D].
+    """Causal grouped-query attention. query [B, T, N, D] over a layer's cache -> [B, T, N * D].
 
     Query t sits in column `column + t` and sees the columns up to its own, the last `window` of them if given.
     """
+    key, value = cache
     rows, time, heads, size = query.shape
     groups = key.shape[2]
     at = (column + jnp.arange(time))[:, None]
@@ -90,14 +91,17 @@ def attention(
     return mixed.reshape(rows, time, heads * size)
 
 
-def write_cache(
-    cache: tuple[jax.Array, jax.Array], key: jax.Array, value: jax.Array, column: jax.Array
-) -> tuple[jax.Array, jax.Array]:
+def write_cache(cache: LayerCache, key: jax.Array, value: jax.Array, column: jax.Array) -> LayerCache:
     """Writes new keys and values [B, T, K, D] from `column` on and returns the whole cache of the layer."""
     return (
         jax.lax.dynamic_update_slice_in_dim(cache[0], key, column, 1),
         jax.lax.dynamic_update_slice_in_dim(cache[1], value, column, 1),
     )
+
+
+def bf16_rounded(x: jax.Array) -> jax.Array:
+    """float32 values rounded to what bfloat16 can hold."""
+    return jax.lax.reduce_precision(x, exponent_bits=8, mantissa_bits=7)
 
 
 def router_weights(probabilities: jax.Array, chosen: int, normalise: bool) -> jax.Array:

@@ -15,8 +15,10 @@ import jax.numpy as jnp
 
 from components.maxtext_runtime.plain.layers import (
     Cache,
+    LayerCache,
     Weights,
     attention,
+    bf16_rounded,
     experts_mlp,
     rms_norm,
     rope,
@@ -27,7 +29,10 @@ from components.maxtext_runtime.plain.layers import (
 
 @dataclass(frozen=True)
 class Qwen3:
-    """The sizes that the forward pass needs; hashable. experts == 0 means a dense MLP."""
+    """The sizes that the forward pass needs; hashable. experts == 0 means a dense MLP.
+
+    bf16_unembedding: see `plain_model`.
+    """
 
     layers: int
     heads: int
@@ -39,6 +44,7 @@ class Qwen3:
     experts: int = 0
     experts_per_token: int = 0
     normalise_router: bool = True
+    bf16_unembedding: bool = False
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Qwen3:
@@ -78,6 +84,8 @@ class Qwen3:
             layers.append(layer)
         embedding = w["model.embed_tokens.weight"]
         head = embedding if self.tied else w["lm_head.weight"]
+        if self.tied and self.bf16_unembedding:
+            head = bf16_rounded(head)
         return {"embedding": embedding, "layers": layers, "norm": w["model.norm.weight"], "head": head}
 
     def empty_cache(self, rows: int, columns: int) -> Cache:
@@ -104,7 +112,15 @@ class Qwen3:
         x = x if last is None else x[:, -last:]
         return rms_norm(x, params["norm"], self.epsilon) @ params["head"].T, written
 
-    def _attention(self, w, x, positions, key_mask, cache, column):
+    def _attention(
+        self,
+        w: Weights,
+        x: jax.Array,
+        positions: jax.Array,
+        key_mask: jax.Array,
+        cache: LayerCache,
+        column: jax.Array,
+    ) -> tuple[jax.Array, LayerCache]:
         rows, time, _ = x.shape
         x = rms_norm(x, w["input_layernorm.weight"], self.epsilon)
         query = (x @ w["self_attn.q_proj.weight"].T).reshape(rows, time, self.heads, self.head_dim)
@@ -113,10 +129,10 @@ class Qwen3:
         query = rope(rms_norm(query, w["self_attn.q_norm.weight"], self.epsilon), positions, self.rope_theta)
         key = rope(rms_norm(key, w["self_attn.k_norm.weight"], self.epsilon), positions, self.rope_theta)
         cache = write_cache(cache, key, value, column)
-        mixed = attention(query, *cache, key_mask, column, 1 / math.sqrt(self.head_dim))
+        mixed = attention(query, cache, key_mask, column, 1 / math.sqrt(self.head_dim))
         return mixed @ w["self_attn.o_proj.weight"].T, cache
 
-    def _mlp(self, w, x):
+    def _mlp(self, w: Weights, x: jax.Array) -> jax.Array:
         if self.experts:
             probabilities = jax.nn.softmax(x @ w["mlp.gate.weight"].T, axis=-1)
             weights = router_weights(probabilities, self.experts_per_token, self.normalise_router)
