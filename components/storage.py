@@ -185,9 +185,10 @@ def _remove_if_empty(directory: Path) -> None:
 def _parents(path: Path) -> Iterator[None]:
     """Makes the folders above `path`; removes those it made when the block fails."""
     with contextlib.ExitStack() as undo:
-        for directory in [parent for parent in path.parents if not parent.exists()][::-1]:
-            undo.callback(_remove_if_empty, directory)
-        path.parent.mkdir(parents=True, exist_ok=True)
+        with user_errors("write", path):
+            for directory in [parent for parent in path.parents if not parent.exists()][::-1]:
+                undo.callback(_remove_if_empty, directory)
+            path.parent.mkdir(parents=True, exist_ok=True)
         yield
         undo.pop_all()
 
@@ -338,10 +339,8 @@ def copy_tree(source: Uri, destination: Uri, *, last: str = "manifest.json") -> 
     names = sorted((name for name, _ in list_files(source)), key=lambda name: (name == last, name))
     if not names:
         raise UserError(f"{os.fspath(source)} does not exist or is empty: check the address.")
-    with contextlib.ExitStack() as undo:
-        if is_local(destination):
-            undo.enter_context(user_errors("write", destination))
-            undo.enter_context(_parents(Path(destination, "any")))
+    folder = _parents(Path(destination, "any file")) if is_local(destination) else contextlib.nullcontext()
+    with folder, contextlib.ExitStack() as undo:
         for name in names:
             undo.callback(_discard, destination, name)
             copy_file(join(source, name), join(destination, name))
@@ -396,19 +395,20 @@ def staged(destination: Uri) -> Iterator[Path]:
             copy_tree(temporary, destination)
         return
     target = Path(destination).absolute()
-    with contextlib.ExitStack() as undo:
-        with user_errors("write", target):
-            if target.exists() and (not target.is_dir() or any(target.iterdir())):
-                raise UserError(f"{target} is occupied: choose another place or remove it.")
-            undo.enter_context(_parents(target))
-            stage = target.with_name(f"{PARTIAL}{uuid.uuid4().hex}")
-            stage.mkdir()
-            undo.callback(shutil.rmtree, stage, ignore_errors=True)
-        with user_errors("write", target, only_full=True):
-            yield stage
-        with user_errors("write", target):
-            stage.rename(target)
-        undo.pop_all()
+    stage = target.with_name(f"{PARTIAL}{uuid.uuid4().hex}")
+    with user_errors("write", target):
+        if target.exists() and (not target.is_dir() or any(target.iterdir())):
+            raise UserError(f"{target} is occupied: choose another place or remove it.")
+    with _parents(target):
+        try:
+            with user_errors("write", target):
+                stage.mkdir()
+            with user_errors("write", target, only_full=True):
+                yield stage
+            with user_errors("write", target):
+                stage.rename(target)
+        finally:
+            shutil.rmtree(stage, ignore_errors=True)  # nothing is there when it has been renamed
 
 
 def local_copy(uri: Uri, cache_dir: Uri) -> Path:

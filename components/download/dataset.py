@@ -86,7 +86,7 @@ def check(spec: DatasetSpec, *, need_train: int = 1, need_eval: int = 1) -> None
         _template(spec.template)
     for uri in (spec.train, spec.evaluation or spec.train):
         if uri.startswith(hub.SCHEME):
-            hub.parse(uri, "dataset")
+            hub.parse(uri, "dataset", spec.revision)
     if is_here(spec.train) and is_here(spec.evaluation or spec.train):
         train, evaluation = _sources(spec, 0, need_train, need_eval, Path())
         choose(spec, train, evaluation, 0, need_train, need_eval)

@@ -60,7 +60,7 @@ def source(uri: str, split: str, spec: DatasetSpec, scratch: Path) -> Source:
     if uri.startswith("tiny://"):
         raise UserError(f"There is no {uri}: the only questions made on the spot are {TINY}.")
     if uri.startswith(hub.SCHEME):
-        repo = hub.parse(uri, "dataset", None if "@" in uri else spec.revision)
+        repo = hub.parse(uri, "dataset", spec.revision)
         uri, version = repo.uri, hub.resolve(repo)
         names = _of_split(hub.list_files(repo, version), split, spec.subset, uri)
         folder = hub.fetch(repo, version, names)

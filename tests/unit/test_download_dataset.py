@@ -187,6 +187,14 @@ def test_a_cluster_is_never_on_both_sides(template: str, tmp_path: Path) -> None
     assert got.record.extra["dropped_in_evaluation"] == 20
 
 
+def test_the_same_text_in_another_cluster_is_the_same_question(template: str, tmp_path: Path) -> None:
+    (tmp_path / "train.jsonl").write_bytes(json_lines([{**row, "source": "train"} for row in sums(10)]))
+    (tmp_path / "test.jsonl").write_bytes(json_lines([{**row, "source": "test"} for row in sums(4)]))
+    got = fetch(tmp_path / "data", tmp_path, train=str(tmp_path / "train.jsonl"), cluster_column="source",
+                evaluation=str(tmp_path / "test.jsonl"), template=template)  # fmt: skip
+    assert got.questions[0] == [row["question"] for row in sums(6, 4)]
+
+
 @pytest.mark.parametrize("asked", ["by the preset", "by the evaluation"])
 def test_without_an_evaluation_source_questions_are_held_out(asked: str, template: str, tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_bytes(json_lines(sums(100)))
@@ -272,6 +280,7 @@ def test_what_is_wrong_with_a_hub_dataset_is_one_line(hub: Hub, template: str, t
         ({"train": "hf://datasets/org/maths", "subset": "x"}, "in the subset 'x'. It has: main/train-00000"),
         ({"train": "hf://datasets/org/maths", "train_split": "dev"}, "no files of the split 'dev'"),
         ({"train": "hf://datasets/org/maths", "revision": "v9"}, "no revision v9"),
+        ({"train": "hf://datasets/org/maths@v1", "revision": "v9"}, "names another revision"),
         ({"train": "hf://datasets/org/text"}, "no parquet and no JSON lines files"),
     ]
     for spec, message in faults:

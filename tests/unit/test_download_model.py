@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -157,6 +159,31 @@ def test_a_hub_out_of_reach_is_one_line(hub: Hub, trouble: str, monkeypatch: pyt
     with pytest.raises(UserError, match=r"Cannot reach the hub at http://127.0.0.1:\d+ for hf://org/name") as caught:
         resolve_revision("hf://org/name", None)
     assert "\n" not in str(caught.value)
+
+
+def test_a_disk_that_fills_up_during_the_download_leaves_nothing(hub: Hub, tmp_path: Path) -> None:
+    weights = save({"a": np.ones((64, 1024), np.float32)})
+    commit = hub.add("model", "org/name", {**FILES, "model.safetensors": weights})
+    program = f"""
+import resource
+from components.download.model import fetch_model
+from components.errors import UserError
+resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+try:
+    fetch_model("hf://org/name", "{commit}", "store/model")
+except UserError as error:
+    print(error)
+"""
+    environment = {
+        "PYTHONPATH": str(Path(storage.__file__).parents[1]),
+        "HF_ENDPOINT": hub.url,
+        "HF_HOME": str(tmp_path / "home"),
+    }
+    (tmp_path / "here").mkdir()
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, cwd=tmp_path / "here", env=environment, capture_output=True, text=True, check=True)
+    assert "the file is larger than" in done.stdout
+    assert list((tmp_path / "here").iterdir()) == []
 
 
 # -- directories ------------------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import os
 import struct
+import threading
 from itertools import product
 from pathlib import Path
 
@@ -75,11 +76,15 @@ def test_a_tree_is_copied_between_any_two_places(ends: tuple[str, str], tmp_path
 
 
 def test_the_manifest_is_copied_after_everything_else(tmp_path: Path) -> None:
-    fill(str(tmp_path / "from"), **{"a": b"1", "manifest.json": b"{}", "z": b"2"})
-    (tmp_path / "to" / "z").mkdir(parents=True)  # so that the copy of z fails
-    with pytest.raises(UserError):
-        storage.copy_tree(tmp_path / "from", tmp_path / "to")
-    assert not (tmp_path / "to" / "manifest.json").exists()
+    fill(str(tmp_path / "from"), **{"manifest.json": b"{}"})
+    os.mkfifo(tmp_path / "from" / "z")  # whoever copies it waits for the writer
+    copying = threading.Thread(target=storage.copy_tree, args=(tmp_path / "from", tmp_path / "to"))
+    copying.start()
+    with (tmp_path / "from" / "z").open("wb") as writer:  # open as soon as the copy has come to z
+        assert not (tmp_path / "to" / "manifest.json").exists()
+        writer.write(b"data")
+    copying.join()
+    assert content(str(tmp_path / "to")) == {"manifest.json": b"{}", "z": b"data"}
 
 
 def test_a_copy_that_fails_leaves_nothing(tmp_path: Path) -> None:
