@@ -10,7 +10,8 @@ after these preparations, none of which changes what it computes for a published
 The top level imports nothing: the reward workers are spawned processes that import this file again.
 """
 
-CONVERTERS = ("maxtext.checkpoint_conversion.to_maxtext", "maxtext.checkpoint_conversion.to_huggingface")
+TO_MAXTEXT = "maxtext.checkpoint_conversion.to_maxtext"
+TO_HUGGINGFACE = "maxtext.checkpoint_conversion.to_huggingface"
 TRAIN_RL = "maxtext.trainers.post_train.rl.train_rl"
 
 
@@ -25,7 +26,7 @@ def prepare(module: str, args: list[str]) -> None:
 
     os.environ.setdefault("HF_TOKEN", "none")  # MaxText asks for one even for local files
     sizes.use_sizes_from_arguments(args)
-    if module in CONVERTERS:
+    if module in (TO_MAXTEXT, TO_HUGGINGFACE):
         # not the converter itself: it must be imported as __main__, and defines command line flags once
         for heavy in ("configs.pyconfig", "models.models", "checkpoint_conversion.utils.utils"):
             importlib.import_module(f"maxtext.{heavy}")
