@@ -14,7 +14,7 @@ from pathlib import Path
 
 from components import manifest, record, storage
 from components.download import hub, place
-from components.download.choose import choose
+from components.download.choose import Chosen, choose
 from components.download.questions import Question
 from components.download.sources import TINY, Source, is_here, source, tiny_source
 from components.download.spec import DatasetSpec
@@ -52,7 +52,7 @@ def fetch_dataset(
       run_id: the run that asks for them.
       config_sha256: the configuration of that run.
     """
-    template = _template(spec.template)
+    template = read_template(spec.template)
     with tempfile.TemporaryDirectory() as scratch:
         train, evaluation = _sources(spec, seed, need_train, need_eval, Path(scratch))
         versions = [f"{found.uri}@{found.version}" for found in (train, evaluation) if found]
@@ -80,16 +80,20 @@ def fetch_dataset(
     return made
 
 
-def check(spec: DatasetSpec, *, need_train: int = 1, need_eval: int = 1) -> None:
-    """Raises the UserError that `fetch_dataset` would, as far as it shows without a network. Writes nothing."""
+def check(spec: DatasetSpec, *, need_train: int = 1, need_eval: int = 1) -> Chosen | None:
+    """Raises the UserError that `fetch_dataset` would, as far as it shows without a network. Writes nothing.
+
+    Returns the questions that would be chosen with seed 0, or None when they are not on this machine.
+    """
     if is_here(spec.template):
-        _template(spec.template)
+        read_template(spec.template)
     for uri in (spec.train, spec.evaluation or spec.train):
         if uri.startswith(hub.SCHEME):
             hub.parse(uri, "dataset", spec.revision)
     if is_here(spec.train) and is_here(spec.evaluation or spec.train):
         train, evaluation = _sources(spec, 0, need_train, need_eval, Path())
-        choose(spec, train, evaluation, 0, need_train, need_eval)
+        return choose(spec, train, evaluation, 0, need_train, need_eval)
+    return None
 
 
 def _sources(
@@ -116,7 +120,7 @@ def _write(chosen: list[Question], path: Path) -> None:
     pq.write_table(pa.table([list(column) for column in zip(*rows, strict=True)], schema=schema), path)
 
 
-def _template(uri: str) -> str:
+def read_template(uri: str) -> str:
     """Returns the text of MaxText's template file: a JSON object whose TEMPLATE has a place for the question."""
     if uri == TINY_TEMPLATE:
         return json.dumps(word_problems.TEMPLATE, indent=2) + "\n"

@@ -6,30 +6,50 @@ that is there and complete is not fetched again.
 
 from __future__ import annotations
 
-from components import manifest, storage
-from components.download import dataset, model
+from pathlib import Path
+
+import pandas as pd
+
+from components import storage
+from components.download import dataset, fit, model
 from components.plan import Plan
 from components.progress import say
+from components.record import ArtifactRecord
 from components.stage import StageResult
 
 
 def download(plan: Plan) -> StageResult:
     """Fetches model and questions; returns the records `model` and `dataset`."""
     config = plan.config
-    if manifest.is_complete(plan.model_dir):
-        say("download", f"model {config.model.source} is in the store")
-    else:
-        say("download", f"fetching {config.model.source} at {plan.model_revision[:12]}")
-    fetched = model.fetch_model(config.model.source, plan.model_revision, plan.model_dir)
+    stamp = {"run_id": plan.run_id, "config_sha256": plan.config_sha256}
+    say("download", f"{config.model.source} at {plan.model_revision[:12]}")
+    fetched = model.fetch_model(config.model.source, plan.model_revision, plan.model_dir, **stamp)
     questions = dataset.fetch_dataset(
         config.data,
         storage.join(plan.stage_dir("download"), "dataset"),
         config.seed,
         need_train=config.train.batch_size,
         need_eval=config.evaluate.questions,
+        **stamp,
     )
-    stamp = {"run_id": plan.run_id, "code_version": plan.code_version, "config_sha256": plan.config_sha256}
+    check_fit(plan, questions)
     return StageResult(
-        records={"model": fetched.model_copy(update=stamp), "dataset": questions.model_copy(update=stamp)},
+        records={"model": fetched, "dataset": questions},
         note=f"{questions.extra['train_rows']} questions to train on, {questions.extra['eval_rows']} held out",
+    )
+
+
+def check_fit(plan: Plan, questions: ArtifactRecord) -> None:
+    """Raises UserError when the questions' prompts do not fit the context."""
+    train, held_out = (
+        pd.read_parquet(storage.join(questions.data_uri, f"{side}.parquet"), columns=["question"])["question"].tolist()
+        for side in ("train", "eval")
+    )
+    fit.check_prompts(
+        Path(plan.model_dir),
+        storage.read_text(storage.join(questions.data_uri, "template.json")),
+        train,
+        held_out[: plan.config.evaluate.questions],
+        room=plan.config.train.max_prompt_tokens,
+        need_train=plan.config.train.batch_size,
     )

@@ -16,7 +16,7 @@ from typing import Any
 
 from components import storage
 from components.config import Config, parse
-from components.download import check, dataset, model
+from components.download import check, dataset, fit, model
 from components.errors import UserError
 from components.manifest import content_id
 from components.plan import PLAN, Plan
@@ -38,8 +38,9 @@ def make_plan(config: Config, *, run_id: str, run_dir: str, store: str, where: s
       UserError: the output is occupied, the source or the data is not usable, a reward function does not exist.
     """
     refuse_occupied(run_dir)
+    refuse_unwritable(store, "--store")
     check_source(config)
-    dataset.check(config.data, need_train=config.train.batch_size, need_eval=config.evaluate.questions)
+    check_data(config)
     check_rewards(config.train.rewards, config.train.reward_file)
     revision = model.resolve_revision(config.model.source, config.model.revision)
     return Plan(
@@ -76,8 +77,7 @@ def refuse_occupied(run_dir: str) -> None:
         raise UserError(
             f"The output {run_dir} is not empty: choose another --output, or continue that run with --resume."
         )
-    if storage.is_local(run_dir):
-        _refuse_unwritable(Path(run_dir))
+    refuse_unwritable(run_dir, "--output")
 
 
 def check_source(config: Config) -> None:
@@ -86,16 +86,37 @@ def check_source(config: Config) -> None:
         check.check_model_directory(config.model.source)
 
 
-def _refuse_unwritable(directory: Path) -> None:
-    existing = next(p for p in (directory, *directory.parents) if p.exists())
+def check_data(config: Config) -> None:
+    """Raises UserError when the questions, as far as they are on this machine, are not usable or do not fit the context."""
+    chosen = dataset.check(config.data, need_train=config.train.batch_size, need_eval=config.evaluate.questions)
+    tokenizer = fit.tokenizer_at_hand(config.model.source)
+    if chosen is None or tokenizer is None:
+        return
+    fit.check_prompts(
+        tokenizer,
+        dataset.read_template(config.data.template),
+        [question.text for question in chosen.train],
+        [question.text for question in chosen.evaluation][: config.evaluate.questions],
+        room=config.train.max_prompt_tokens,
+        need_train=config.train.batch_size,
+    )
+
+
+def refuse_unwritable(directory: str, option: str) -> None:
+    """Raises UserError when a local directory cannot be made or written; `option` is what the user can change."""
+    if not storage.is_local(directory):
+        return
+    existing = next(p for p in (Path(directory), *Path(directory).parents) if p.exists())
     if not existing.is_dir():
-        raise UserError(f"{existing} is a file, so {directory} cannot be a directory: choose another --output.")
+        raise UserError(f"{existing} is a file, so {directory} cannot be a directory: choose another {option}.")
     probe = existing / f".posttrain-{secrets.token_hex(4)}"
     try:
-        probe.touch()
-        probe.unlink()
+        try:
+            probe.write_bytes(b"x")
+        finally:
+            probe.unlink(missing_ok=True)
     except OSError as error:
-        raise UserError(f"Nothing can be written to {existing} ({error.strerror}): choose another --output.") from error
+        raise UserError(f"Nothing can be written to {existing} ({error.strerror}): choose another {option}.") from error
 
 
 def prepare_stage(*, config: str, overrides: str, job_id: str, run_id: str, output: str, store: str, plan: Any) -> None:
