@@ -127,10 +127,15 @@ class Training(Record):
 
 
 class Parity(Record):
-    """How far the exported directory is from the trained checkpoint: logits on fixed token ids, `range` is max |logit|."""
+    """How far the exported directory is from the trained checkpoint.
+
+    Logits on fixed token ids: `range` is the largest |logit|, `tolerance` a fraction of it. `max_abs_parameter_diff` compares
+    parameters after a round trip; it is 0 for a lossless export. `method` says where the second logits come from.
+    """
 
     method: str
     max_abs_diff: float
+    max_abs_parameter_diff: float
     range: float
     argmax_agreement: float
     tolerance: float

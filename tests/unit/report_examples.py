@@ -66,6 +66,7 @@ def big() -> Example:
         ),
         parity=Parity(
             method="transformers with torch, bfloat16, 4 x 256 fixed token ids",
+            max_abs_parameter_diff=0.0,
             max_abs_diff=0.109375,
             range=31.25,
             argmax_agreement=0.998,
@@ -119,6 +120,7 @@ def tiny() -> Example:
         ),
         parity=Parity(
             method="round trip Hugging Face to MaxText, float32, 4 x 32 fixed token ids",
+            max_abs_parameter_diff=0.0,
             max_abs_diff=3.1e-5,
             range=14.2,
             argmax_agreement=1.0,
