@@ -18,22 +18,20 @@ def say(stage: str, text: str) -> None:
 
 
 class Countdown:
-    """Time left of a loop whose length is known, from the pace of its latest steps."""
+    """Time left of a loop whose length is known, from the pace since its first report (what comes before it is start-up)."""
 
-    def __init__(self, total: int, done: int = 0) -> None:
-        self.total = total
-        self._marks: list[tuple[int, float]] = [(done, time.monotonic())]
+    def __init__(self, total: int) -> None:
+        self._total = total
+        self._marks: list[tuple[int, float]] = []
 
     def left(self, done: int) -> str:
-        """Returns the time left as `1 min 20 s`, or an empty string while there is no pace yet."""
-        now = time.monotonic()
-        if done > self._marks[-1][0]:
-            self._marks = [*self._marks[-20:], (done, now)]
+        """Takes how much is done; returns the time left as `1 min 20 s`, or an empty string while there is no pace yet."""
+        if not self._marks or done > self._marks[-1][0]:
+            self._marks = [*self._marks[-20:], (done, time.monotonic())]
         (first, start), (last, end) = self._marks[0], self._marks[-1]
-        # the first step compiles: without a second one there is no pace to speak of
-        if last - first < 2:
+        if last == first:
             return ""
-        return duration((self.total - done) * (end - start) / (last - first))
+        return duration((self._total - done) * (end - start) / (last - first))
 
 
 def duration(seconds: float) -> str:

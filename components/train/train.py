@@ -98,7 +98,7 @@ def _run(
         deadline_s=config.train.deadline_s,
     )
     follower = rollouts.Follower(kept)
-    countdown = Countdown(config.train.steps, resumed_from)
+    countdown = Countdown(config.train.steps)
     say(
         "train",
         f"{config.train.steps} GRPO steps of {config.train.batch_size} x {config.train.num_generations} completions; compiling first",
