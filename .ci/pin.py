@@ -3,7 +3,8 @@
     uv lock --upgrade && python .ci/pin.py        takes newer versions
     python .ci/pin.py --check                     exits 1 when pins and resolution differ
 
-`uv.lock` itself stays untracked because it names the host of the package registry; the list of versions carries the same promise.
+`uv.lock` itself stays untracked because it names the host of the package registry; the list of versions carries the
+same promise.
 """
 
 import sys
@@ -33,7 +34,10 @@ def main() -> int:
     fresh = head.rstrip("\n") + "\n" + BEGIN + block + END + tail
     if "--check" in sys.argv:
         if fresh != path.read_text():
-            print("pyproject.toml does not hold the resolved versions: run `uv lock && python .ci/pin.py`", file=sys.stderr)
+            print(
+                "pyproject.toml does not hold the resolved versions: run `uv lock && python .ci/pin.py`",
+                file=sys.stderr,
+            )
             return 1
         return 0
     path.write_text(fresh)

@@ -1,7 +1,7 @@
 """Writes docs/presets.md, the reference of every key of a preset, from the configuration's own descriptions.
 
-    uv run python .ci/reference.py            writes it
-    uv run python .ci/reference.py --check    exits 1 when it is not up to date
+uv run python .ci/reference.py            writes it
+uv run python .ci/reference.py --check    exits 1 when it is not up to date
 """
 
 import sys
@@ -17,9 +17,10 @@ TARGET = Path(__file__).resolve().parents[1] / "docs" / "presets.md"
 HEAD = """\
 # Presets
 
-A preset is a YAML file that says only what differs from the defaults below; `configs/tiny-qwen3.yaml` is a good one to copy. Run your own by its path:
-`posttrain run mine.yaml`. Any key can be changed for one run with `--set`, for example `--set train.steps=40`. An unknown key is an error that names the
-nearest valid one, and every setting under `maxtext:` is checked against the MaxText that is installed.
+A preset is a YAML file that says only what differs from the defaults below; `configs/tiny-qwen3.yaml` is a good one to
+copy. Run your own by its path: `posttrain run mine.yaml`. Any key can be changed for one run with `--set`, for example
+`--set train.steps=40`. An unknown key is an error that names the nearest valid one, and every setting under `maxtext:`
+is checked against the MaxText that is installed.
 
 | key | default | what |
 |---|---|---|

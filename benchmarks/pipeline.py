@@ -2,9 +2,11 @@
 
     uv run python benchmarks/pipeline.py [PRESET] [--runs N]
 
-By hand: `to_maxtext`, `train_rl`, `to_huggingface` with the very arguments of the preset, each a process of its own, without a compile cache and
-without evaluation or report, as the tutorials do it. `train_rl` goes through our entry, because the stock one needs vLLM on TPU. The pipeline: `posttrain
-run`, first with an empty store (cold), then N times with what the first run left there (warm). Needs nothing but this environment; prints seconds and ratios, asserts nothing.
+By hand: `to_maxtext`, `train_rl`, `to_huggingface` with the very arguments of the preset, each a process of its own,
+without a compile cache and without evaluation or report, as the tutorials do it. `train_rl` goes through our entry,
+because the stock one needs vLLM on TPU. The pipeline: `posttrain run`, first with an empty store (cold), then N times
+with what the first run left there (warm). Needs nothing but this environment; prints seconds and ratios, asserts
+nothing.
 """
 
 import argparse
@@ -66,7 +68,9 @@ def by_hand(chosen: config.Config, where: Path) -> dict[str, float]:
         ),
     }
     commands = {
-        "to_maxtext": maxtext_args.command(sys.executable, maxtext_args.TO_MAXTEXT, arguments["to_maxtext"], on_tpu=True),
+        "to_maxtext": maxtext_args.command(
+            sys.executable, maxtext_args.TO_MAXTEXT, arguments["to_maxtext"], on_tpu=True
+        ),
         "train_rl": maxtext_args.command(sys.executable, maxtext_args.TRAIN_RL, arguments["train_rl"]),
         "to_huggingface": maxtext_args.command(
             sys.executable, maxtext_args.TO_HUGGINGFACE, arguments["to_huggingface"], on_tpu=True
@@ -85,14 +89,20 @@ def main() -> None:
         where = Path(scratch)
         hand = by_hand(config.load(options.preset), where)
         total = sum(hand.values())
-        print("by hand    " + "  ".join(f"{name} {seconds:.1f} s" for name, seconds in hand.items()) + f"  total {total:.1f} s")
+        print(
+            "by hand    "
+            + "  ".join(f"{name} {seconds:.1f} s" for name, seconds in hand.items())
+            + f"  total {total:.1f} s"
+        )
         for number in range(options.runs + 1):
             command = [sys.executable, "-m", "pipelines.cli", "run", options.preset]
             command += ["--output", str(where / f"run-{number}"), "--store", str(where / "store")]
             seconds = timed(command, dict(os.environ), where / f"run-{number}.log")
             record = json.loads((where / f"run-{number}" / "run.json").read_text())
             stages = "  ".join(f"{stage['name']} {stage['seconds']:.1f}" for stage in record["stages"])
-            print(f"pipeline   {'cold' if number == 0 else 'warm'}  {seconds:.1f} s  ratio {seconds / total:.2f}  ({stages})")
+            print(
+                f"pipeline   {'cold' if number == 0 else 'warm'}  {seconds:.1f} s  ratio {seconds / total:.2f}  ({stages})"
+            )
 
 
 if __name__ == "__main__":

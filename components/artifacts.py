@@ -1,8 +1,8 @@
 """The typed artifacts that travel between components.
 
-They keep the schemas `system.Model` and `system.Dataset`, which every KFP backend and Vertex know. The kind is in the metadata
-(`components.record.ArtifactRecord`) and is checked by the stage that receives the artifact. An artifact of weights is a small record at KFP's own place; the bytes are where its
-metadata `data_uri` says.
+They keep the schemas `system.Model` and `system.Dataset`, which every KFP backend and Vertex know. The kind is in the
+metadata (`components.record.ArtifactRecord`) and is checked by the stage that receives the artifact. An artifact of
+weights is a small record at KFP's own place; the bytes are where its metadata `data_uri` says.
 """
 
 from kfp.dsl import Artifact, Dataset, Model

@@ -1,6 +1,7 @@
 """How every component is declared: a lightweight component whose body calls a module that is baked into the image.
 
-Nothing is installed when the component starts, and the image needs no full kfp. `POSTTRAIN_IMAGE` names another image when compiling.
+Nothing is installed when the component starts, and the image needs no full kfp. `POSTTRAIN_IMAGE` names another image
+when compiling.
 """
 
 import functools

@@ -1,8 +1,9 @@
 """What a preset may say.
 
-In: a YAML file of `configs/` (only what differs from the defaults here) and `key=value` overrides. Out: a frozen `Config`, complete and
-validated. Every mistake is a `UserError` of one line that names the key and the cure: an unknown key (with the nearest valid one), a wrong type,
-a batch that cannot be divided, a context shorter than the prompt, a MaxText setting that the MaxText in use does not have.
+In: a YAML file of `configs/` (only what differs from the defaults here) and `key=value` overrides. Out: a frozen
+`Config`, complete and validated. Every mistake is a `UserError` of one line that names the key and the cure: an unknown
+key (with the nearest valid one), a wrong type, a batch that cannot be divided, a context shorter than the prompt, a
+MaxText setting that the MaxText in use does not have.
 
 Units are in the names or in the descriptions: tokens, steps, seconds, fractions 0..1.
 """
@@ -197,7 +198,9 @@ def preset_names() -> list[str]:
 
 
 def load(preset: str, overrides: Iterable[str] = ()) -> Config:
-    """Returns the configuration of a preset (a shipped name or the path of a YAML file) with `key=value` overrides applied."""
+    """Returns the configuration of a preset (a shipped name or the path of a YAML file) with `key=value` overrides
+    applied.
+    """
     path = Path(preset) if preset.endswith((".yaml", ".yml")) else PRESETS / f"{preset}.yaml"
     if not path.is_file():
         raise UserError(
@@ -276,6 +279,6 @@ def _one_line(error: ValidationError) -> str:
 def _keys_at(location: tuple[int | str, ...]) -> list[str]:
     model: Any = Config
     for part in location:
-        field = model.model_fields.get(part) if isinstance(model, type) and issubclass(model, BaseModel) else None
+        field = model.model_fields.get(str(part)) if isinstance(model, type) and issubclass(model, BaseModel) else None
         model = field.annotation if field else None
     return list(model.model_fields) if isinstance(model, type) and issubclass(model, BaseModel) else []

@@ -1,8 +1,8 @@
 """The command lines of MaxText, with the argument names of the tutorials.
 
-Pure functions: a `Config` and the places of a run in, a list of arguments out. The same builders serve every engine, so a run on a laptop tests
-the command line that a TPU slice gets. A module is run by `command(module, arguments, on_tpu)`: on TPU the stock module itself, on CPU
-through `components.maxtext_runtime.entry`, which replaces only what needs a TPU.
+Pure functions: a `Config` and the places of a run in, a list of arguments out. The same builders serve every engine, so
+a run on a laptop tests the command line that a TPU slice gets. A module is run by `command(module, arguments, on_tpu)`:
+on TPU the stock module itself, on CPU through `components.maxtext_runtime.entry`, which replaces only what needs a TPU.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def sizes(config: Config) -> dict[str, Any]:
 
 def to_maxtext(config: Config, *, hf_model: str, output: str) -> list[str]:
     """Arguments that convert a Hugging Face directory to a MaxText checkpoint at `<output>/0/items`."""
-    return _format(
+    settings = _format(
         {
             "model_name": config.model.name,
             "base_output_directory": output,
@@ -69,7 +69,8 @@ def to_maxtext(config: Config, *, hf_model: str, output: str) -> list[str]:
             "hardware": "cpu",
             **sizes(config),
         }
-    ) + [f"--hf_model_path={hf_model}", "--lazy_load_tensors=True", f"--save_dtype={config.model.dtype}"]
+    )
+    return [*settings, f"--hf_model_path={hf_model}", "--lazy_load_tensors=True", f"--save_dtype={config.model.dtype}"]
 
 
 def train_rl(
@@ -95,7 +96,8 @@ def train_rl(
         "tokenizer_path": tokenizer,
         "tokenizer_type": "huggingface",
         "data_template_path": template,
-        # the files decide; the name only picks special treatment inside MaxText, which the download stage has done already
+        # the files decide; the name only picks special treatment inside MaxText, which the download stage has done
+        # already
         "dataset_name": "parquet",
         "eval_dataset_name": "parquet",
         "hf_train_files": train_file,
@@ -141,7 +143,7 @@ def train_rl(
 
 def to_huggingface(config: Config, *, parameters: str, hf_model: str, output: str) -> list[str]:
     """Arguments that convert a MaxText checkpoint to a Hugging Face directory. `hf_model` gives sizes and tokenizer."""
-    return _format(
+    settings = _format(
         {
             "model_name": config.model.name,
             "load_parameters_path": parameters,
@@ -156,7 +158,8 @@ def to_huggingface(config: Config, *, parameters: str, hf_model: str, output: st
             "weight_dtype": config.export.dtype or config.model.dtype,
             **sizes(config),
         }
-    ) + [f"--hf_model_path={hf_model}", "--override_model_architecture"]
+    )
+    return [*settings, f"--hf_model_path={hf_model}", "--override_model_architecture"]
 
 
 def _format(values: Mapping[str, Any]) -> list[str]:

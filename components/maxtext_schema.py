@@ -1,8 +1,8 @@
 """The settings that a version of MaxText knows, read from its source without importing it.
 
-`maxtext/configs/types.py` declares every setting as an annotated class attribute. Reading it as syntax takes a tenth of a
-second; importing it brings JAX. In: the installed package. Out: a `Schema` that says what is wrong with given settings, each problem one sentence
-with the nearest valid name. A MaxText that is not installed raises RuntimeError.
+`maxtext/configs/types.py` declares every setting as an annotated class attribute. Reading it as syntax takes a tenth of
+a second; importing it brings JAX. In: the installed package. Out: a `Schema` that says what is wrong with given
+settings, each problem one sentence with the nearest valid name. A MaxText that is not installed raises RuntimeError.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ _NESTED = {"rl": "RL"}
 
 @dataclass(frozen=True)
 class Setting:
-    """A setting: the plain types that its annotation allows (empty: not a plain type), and its choices if it is an enumeration."""
+    """A setting: the plain types that its annotation allows (empty: not a plain type), and its choices if it is an
+    enumeration.
+    """
 
     types: frozenset[str]
     choices: frozenset[str] = frozenset()

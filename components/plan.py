@@ -1,6 +1,7 @@
 """What a run will do, decided before anything is spent: the resolved configuration, the places, and the identities.
 
-Made by `prepare`, read by every stage, and nothing in it changes afterwards. Places are URIs: `gs://...` or absolute local paths.
+Made by `prepare`, read by every stage, and nothing in it changes afterwards. Places are URIs: `gs://...` or absolute
+local paths.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a person sees of a running stage: one line of progress at a time, on standard output.
 
-A line begins with the marker `posttrain[<stage>]`; whoever runs the pipeline (the local target, a KFP log viewer) can pick these lines out of
-the log of the engines.
+A line begins with the marker `posttrain[<stage>]`; whoever runs the pipeline (the local target, a KFP log viewer) can
+pick these lines out of the log of the engines.
 """
 
 from __future__ import annotations
@@ -18,14 +18,18 @@ def say(stage: str, text: str) -> None:
 
 
 class Countdown:
-    """Time left of a loop whose length is known, from the pace since its first report (what comes before it is start-up)."""
+    """Time left of a loop whose length is known, from the pace since its first report (what comes before it is
+    start-up).
+    """
 
     def __init__(self, total: int) -> None:
         self._total = total
         self._marks: list[tuple[int, float]] = []
 
     def left(self, done: int) -> str:
-        """Takes how much is done; returns the time left as `1 min 20 s`, or an empty string while there is no pace yet."""
+        """Takes how much is done; returns the time left as `1 min 20 s`, or an empty string while there is no
+        pace yet.
+        """
         if not self._marks or done > self._marks[-1][0]:
             self._marks = [*self._marks[-20:], (done, time.monotonic())]
         (first, start), (last, end) = self._marks[0], self._marks[-1]

@@ -1,8 +1,8 @@
 """What a run found out, as typed records: the `evaluation` part of `run.json` and what the report page shows.
 
-Written by the stages `train` and `evaluate`, read by `export` (model card), `publish` (gate) and `report`. Accuracies and
-rates are fractions 0..1, times are seconds, lengths are tokens. Intervals are two-sided 95 %. Reading a record with an unknown
-or missing field raises pydantic's ValidationError.
+Written by the stages `train` and `evaluate`, read by `export` (model card), `publish` (gate) and `report`. Accuracies
+and rates are fractions 0..1, times are seconds, lengths are tokens. Intervals are two-sided 95 %. Reading a record with
+an unknown or missing field raises pydantic's ValidationError.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ class Record(BaseModel):
 
 
 class Verdict(StrEnum):
-    """PROMOTE: shown to be better. HOLD: not shown either way. REJECT: shown to be worse. INVALID: not a measurement."""
+    """PROMOTE: shown to be better. HOLD: not shown either way. REJECT: shown to be worse. INVALID: not a
+    measurement.
+    """
 
     PROMOTE = "PROMOTE"
     HOLD = "HOLD"
@@ -38,8 +40,9 @@ class Interval(Record):
 class Measures(Record):
     """One checkpoint on one set of questions.
 
-    `accuracy` is the mean over questions of the mean over samples (avg@k); the gate uses it. `greedy_accuracy` is from one greedy
-    sample per question and is None when none was drawn. `pass_at_k`, `maj_at_k` and `pass_hat_k` are keyed by k as text.
+    `accuracy` is the mean over questions of the mean over samples (avg@k); the gate uses it. `greedy_accuracy` is from
+    one greedy sample per question and is None when none was drawn. `pass_at_k`, `maj_at_k` and `pass_hat_k` are keyed
+    by k as text.
     """
 
     n_questions: int
@@ -79,8 +82,8 @@ class Flip(Record):
 class Evaluation(Record):
     """Before and after on the same held-out questions, with the decision and why.
 
-    `delta` is after minus before, `delta_vs_champion` after minus champion; both paired by question, bootstrapped by cluster.
-    `reasons` are sentences, the deciding one first.
+    `delta` is after minus before, `delta_vs_champion` after minus champion; both paired by question, bootstrapped by
+    cluster. `reasons` are sentences, the deciding one first.
     """
 
     n_questions: int
@@ -103,7 +106,9 @@ class Evaluation(Record):
 
 
 class TrainPoint(Record):
-    """One training step as the trainer recorded it. `reward` is the mean over the batch of the summed reward functions."""
+    """One training step as the trainer recorded it. `reward` is the mean over the batch of the summed reward
+    functions.
+    """
 
     step: int
     reward: float
@@ -129,8 +134,9 @@ class Training(Record):
 class Parity(Record):
     """How far the exported directory is from the trained checkpoint.
 
-    Logits on fixed token ids: `range` is the largest |logit|, `tolerance` a fraction of it. `max_abs_parameter_diff` compares
-    parameters after a round trip; it is 0 for a lossless export. `method` says where the second logits come from.
+    Logits on fixed token ids: `range` is the largest |logit|, `tolerance` a fraction of it. `max_abs_parameter_diff`
+    compares parameters after a round trip; it is 0 for a lossless export. `method` says where the second logits come
+    from.
     """
 
     method: str

@@ -1,8 +1,9 @@
 """The frame around every stage: plan and records in, work, records and metrics out, a failure in one line.
 
-`run_stage` is what a KFP component's body calls. It reads the plan and the metadata of the input artifacts, calls the work, writes the records into
-the output artifacts and `stage.json` beside the stage's data. A `WorkloadError` or `UserError` becomes the evidence, the reason, and as the last line
-`posttrain-failure: <stage>: <reason>`, with exit code 1. Anything else keeps its traceback, then the same last line.
+`run_stage` is what a KFP component's body calls. It reads the plan and the metadata of the input artifacts, calls the
+work, writes the records into the output artifacts and `stage.json` beside the stage's data. A `WorkloadError` or
+`UserError` becomes the evidence, the reason, and as the last line `posttrain-failure: <stage>: <reason>`, with exit
+code 1. Anything else keeps its traceback, then the same last line.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ STAGES = ("prepare", "download", "convert", "train", "evaluate", "export", "repo
 
 @dataclass(frozen=True)
 class StageResult:
-    """What a stage made: a record per output artifact, scalars for the UI, a sentence for the report, files for other outputs."""
+    """What a stage made: a record per output artifact, scalars for the UI, a sentence for the report, files for
+    other outputs.
+    """
 
     records: Mapping[str, ArtifactRecord] = field(default_factory=dict)
     metrics: Mapping[str, float] = field(default_factory=dict)
@@ -69,7 +72,9 @@ def run_stage(
 
 
 def fill(outputs: Mapping[str, Any], result: StageResult) -> None:
-    """Writes records, metrics and files into KFP's output artifacts. Bytes of weights never go there: only their record does."""
+    """Writes records, metrics and files into KFP's output artifacts. Bytes of weights never go there: only their
+    record does.
+    """
     for name, artifact in outputs.items():
         path = Path(artifact.path)
         path.parent.mkdir(parents=True, exist_ok=True)

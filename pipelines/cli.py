@@ -1,7 +1,7 @@
 """The `posttrain` command.
 
-Exit codes: 0 success, 1 the run failed, 2 the user's mistake (one line on standard error, nothing spent). Heavy modules are imported inside the commands
-that need them, so that `--help` answers at once.
+Exit codes: 0 success, 1 the run failed, 2 the user's mistake (one line on standard error, nothing spent). Heavy modules
+are imported inside the commands that need them, so that `--help` answers at once.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""From a configuration to the YAML that Vertex AI Pipelines and Kubeflow Pipelines take: one document, the same bytes every time."""
+"""From a configuration to the YAML that Vertex AI Pipelines and Kubeflow Pipelines take: one document, the same bytes
+every time.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """What a person sees while a pipeline runs: the stages' progress lines out of the stream of everything.
 
-On a terminal the stage at work has a live line with its latest progress and the time it has taken; elsewhere lines are printed at a readable
-pace. `verbose` shows every line of every process.
+On a terminal the stage at work has a live line with its latest progress and the time it has taken; elsewhere lines are
+printed at a readable pace. `verbose` shows every line of every process.
 """
 
 from __future__ import annotations

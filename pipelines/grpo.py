@@ -1,7 +1,7 @@
 """The main pipeline: improve a model with GRPO, learn whether it got better, export it.
 
-Reads as prose, top to bottom. `build` returns the pipeline with a preset's configuration as the default of its one configuration value; the same
-compiled bytes run in KFP's local runner, on Vertex AI Pipelines and on self-hosted KFP.
+Reads as prose, top to bottom. `build` returns the pipeline with a preset's configuration as the default of its one
+configuration value; the same compiled bytes run in KFP's local runner, on Vertex AI Pipelines and on self-hosted KFP.
 """
 
 from kfp import dsl
@@ -54,7 +54,8 @@ def build(config: Config) -> dsl.base_component.BaseComponent:
 
         page = report(plan=plan, evaluation=evaluated.outputs["evaluation"], exported=exported.outputs["exported"])
 
-        # content addressing does the work of a cache for download and convert, and checks the bytes; the rest is never the same twice
+        # content addressing does the work of a cache for download and convert, and checks the bytes; the rest is never
+        # the same twice
         for task in (planned, source, evaluated, exported, page):
             task.set_caching_options(False)
 

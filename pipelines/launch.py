@@ -25,7 +25,9 @@ def fresh_plan(preset: str, overrides: list[str], output: Path | None, store: st
 
 
 def resumed_plan(run: str, preset: str | None, overrides: list[str], store: str) -> Plan:
-    """Returns the plan of a run that was interrupted, for its next attempt; its configuration is the one that it began with."""
+    """Returns the plan of a run that was interrupted, for its next attempt; its configuration is the one that it
+    began with.
+    """
     if preset or overrides:
         raise UserError("A resumed run keeps its configuration: leave out PRESET and --set, or start a new run.")
     entry = registry.find(store, run)

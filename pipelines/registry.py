@@ -1,6 +1,7 @@
 """The list of runs, kept in the store: `<store>/runs/<run id>.json` says where a run's directory is.
 
-So `status`, `cancel` and `--resume` find a run by its name wherever its output is. A run that is not there is a `UserError` with the nearest name.
+So `status`, `cancel` and `--resume` find a run by its name wherever its output is. A run that is not there is a
+`UserError` with the nearest name.
 """
 
 from __future__ import annotations

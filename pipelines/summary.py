@@ -1,4 +1,6 @@
-"""A run in a few lines of text: the line that ends `posttrain run`, the list of `posttrain runs`, the account of `posttrain status`."""
+"""A run in a few lines of text: the line that ends `posttrain run`, the list of `posttrain runs`, the account of
+`posttrain status`.
+"""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from components.component import stage_component
 
 
 @stage_component()
-def convert(plan: Input[RunPlan], model: Input[HFModel], checkpoint: Output[MaxTextCheckpoint]):
+def convert(plan: Input[RunPlan], model: Input[HFModel], checkpoint: Output[MaxTextCheckpoint]) -> None:
     """Converts the weights to MaxText's format, once per identity of source, converter and settings."""
     from components.convert.convert import convert as work
     from components.stage import run_stage

@@ -1,7 +1,8 @@
 """Convert: Hugging Face weights to a MaxText checkpoint (Orbax), once per identity.
 
-In: the model directory. Out: a checkpoint at `<store>/converted/<identity>/0/items` with its manifest. A complete one is used as it is; one with
-a missing or damaged file is converted anew. The conversion writes beside its final place and moves there last, so a killed one leaves nothing that looks complete.
+In: the model directory. Out: a checkpoint at `<store>/converted/<identity>/0/items` with its manifest. A complete one
+is used as it is; one with a missing or damaged file is converted anew. The conversion writes beside its final place and
+moves there last, so a killed one leaves nothing that looks complete.
 """
 
 from __future__ import annotations
@@ -45,7 +46,9 @@ def convert(plan: Plan, model: ArtifactRecord) -> StageResult:
 
 
 def _damage(directory: str) -> str | None:
-    """None when the converted weights are there and whole; an empty string when absent; else what is wrong with them."""
+    """None when the converted weights are there and whole; an empty string when absent; else what is wrong with
+    them.
+    """
     if not manifest.is_complete(directory):
         return ""
     try:

@@ -1,7 +1,7 @@
 """Download: the model and the questions, pinned.
 
-In: a `Plan`. Out: a Hugging Face directory in the store (shared by all runs of the same revision) and the questions of this run as parquet. A model
-that is there and complete is not fetched again.
+In: a `Plan`. Out: a Hugging Face directory in the store (shared by all runs of the same revision) and the questions of
+this run as parquet. A model that is there and complete is not fetched again.
 """
 
 from __future__ import annotations

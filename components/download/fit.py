@@ -1,8 +1,8 @@
 """Whether the questions fit the context: prompts as MaxText will make them, counted in tokens.
 
-In: a model directory (tokenizer, chat template), MaxText's template as JSON text, questions, and the room for a prompt. MaxText leaves out training questions
-that are too long, and an evaluation that leaves out questions is another evaluation; so a held-out question that does not fit is a `UserError`, and so are too few
-training questions that do.
+In: a model directory (tokenizer, chat template), MaxText's template as JSON text, questions, and the room for a prompt.
+MaxText leaves out training questions that are too long, and an evaluation that leaves out questions is another
+evaluation; so a held-out question that does not fit is a `UserError`, and so are too few training questions that do.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ _SAMPLE = 500  # training questions that are counted; enough to tell a wrong lim
 
 
 def tokenizer_at_hand(source: str) -> Path | None:
-    """Where the tokenizer of a source lies on this machine without fetching anything; None for the hub and for gs://."""
+    """Where the tokenizer of a source lies on this machine without fetching anything; None for the hub and for
+    gs://.
+    """
     if source.startswith("tiny://"):
         return WARM_QWEN3
     return Path(source) if "://" not in source else None
@@ -36,7 +38,9 @@ def tokenizer_at_hand(source: str) -> Path | None:
 def check_prompts(
     model: Path, template: str, train: Sequence[str], evaluation: Sequence[str], *, room: int, need_train: int
 ) -> None:
-    """Raises UserError when a held-out prompt, or all but fewer than `need_train` training prompts, exceed `room` tokens."""
+    """Raises UserError when a held-out prompt, or all but fewer than `need_train` training prompts, exceed `room`
+    tokens.
+    """
     longest = max(evaluation, key=len, default="")
     over = [n for n in prompt_tokens(model, template, evaluation) if n > room]
     if over:
@@ -54,7 +58,9 @@ def check_prompts(
 
 
 def prompt_tokens(model: Path, template: str, questions: Sequence[str]) -> list[int]:
-    """The length of each question's prompt in tokens: MaxText's template, then the chat template, then the tokenizer."""
+    """The length of each question's prompt in tokens: MaxText's template, then the chat template, then the
+    tokenizer.
+    """
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")  # it would say that there is no PyTorch; none is needed
     from transformers import AutoTokenizer
 

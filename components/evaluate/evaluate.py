@@ -1,8 +1,9 @@
-"""Evaluate: base and trained checkpoint on the same held-out questions, with the same sampler and settings, then the verdict.
+"""Evaluate: base and trained checkpoint on the same held-out questions, with the same sampler and settings, then the
+verdict.
 
-In: both checkpoints, the model directory (tokenizer), the questions. Out: `completions-<name>.jsonl`, the per-question table `scored.parquet`, `evaluation.json`. The
-generation runs in one process for both checkpoints, with MaxText's own rollout; scoring and statistics run here. Its files are
-written anew every time, so no question is counted twice.
+In: both checkpoints, the model directory (tokenizer), the questions. Out: `completions-<name>.jsonl`, the per-question
+table `scored.parquet`, `evaluation.json`. The generation runs in one process for both checkpoints, with MaxText's own
+rollout; scoring and statistics run here. Its files are written anew every time, so no question is counted twice.
 """
 
 from __future__ import annotations

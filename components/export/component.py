@@ -12,7 +12,7 @@ def export(
     evaluation: Input[EvaluationResult],
     exported: Output[HFModel],
     metrics: Output[Metrics],
-):
+) -> None:
     """Writes the trained weights as a Hugging Face directory and shows that they are the trained ones."""
     from components.export.export import export as work
     from components.stage import run_stage

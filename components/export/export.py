@@ -1,8 +1,8 @@
 """Export: the trained checkpoint as a Hugging Face directory that loads, with proof that it holds the trained weights.
 
-In: the trained checkpoint, the source model (sizes, tokenizer, tensors that MaxText does not carry), the evaluation (for the model card). Out: `export/model`
-with its manifest, and `parity.json`. A shard that cannot be read, a value that is not finite, or logits further apart than the tolerance raise, and no
-manifest is written.
+In: the trained checkpoint, the source model (sizes, tokenizer, tensors that MaxText does not carry), the evaluation
+(for the model card). Out: `export/model` with its manifest, and `parity.json`. A shard that cannot be read, a value
+that is not finite, or logits further apart than the tolerance raise, and no manifest is written.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Makes MaxText's export a directory that loads: the configuration, the tokenizer and the tensors that MaxText does not write or writes wrongly.
+"""Makes MaxText's export a directory that loads: the configuration, the tokenizer and the tensors that MaxText does not
+write or writes wrongly.
 
-MaxText's writer leaves a config.json of the stock model (layer types, sliding window, experts, ids of special tokens, dtype), and carries only the text
-part of a multimodal model. Training changes no architecture, so the source's files are right: they replace MaxText's, and tensors that only the source
-has are added where the preset asks for it.
+MaxText's writer leaves a config.json of the stock model (layer types, sliding window, experts, ids of special tokens,
+dtype), and carries only the text part of a multimodal model. Training changes no architecture, so the source's files
+are right: they replace MaxText's, and tensors that only the source has are added where the preset asks for it.
 """
 
 from __future__ import annotations
@@ -47,7 +48,9 @@ def finish(source: Path, exported: Path, dtype: str, *, complete: bool) -> int:
 
 
 def _complete(source: Path, exported: Path) -> int:
-    """Adds the tensors that only the source has as a shard of their own, and writes the index that names every tensor."""
+    """Adds the tensors that only the source has as a shard of their own, and writes the index that names every
+    tensor.
+    """
     places = tensor_files(exported)
     extra = {name: path for name, path in tensor_files(source).items() if name not in places}
     if not extra:
@@ -61,9 +64,7 @@ def _complete(source: Path, exported: Path) -> int:
         places = tensor_files(exported)
     save_file(tensors, exported / "model-source.safetensors", metadata={"format": "pt"})
     total = sum(path.stat().st_size for path in exported.glob("*.safetensors"))
-    weight_map = {name: path.name for name, path in places.items()} | {
-        name: "model-source.safetensors" for name in tensors
-    }
+    weight_map = {name: path.name for name, path in places.items()} | dict.fromkeys(tensors, "model-source.safetensors")
     index = {"metadata": {"total_size": total}, "weight_map": dict(sorted(weight_map.items()))}
     (exported / INDEX).write_text(json.dumps(index, indent=1) + "\n")
     return len(tensors)

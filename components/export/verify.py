@@ -1,7 +1,7 @@
 """Verifies an exported Hugging Face directory shard by shard, before anyone is told that it exists.
 
-Every shard has a readable header; the index, where there is one, names every tensor and only files that exist; names and shapes are those of the source; every
-value is finite. A finding raises `ExportError` with the shard and the tensor.
+Every shard has a readable header; the index, where there is one, names every tensor and only files that exist; names
+and shapes are those of the source; every value is finite. A finding raises `ExportError` with the shard and the tensor.
 """
 
 from __future__ import annotations

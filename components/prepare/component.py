@@ -5,7 +5,9 @@ from components.component import stage_component
 
 
 @stage_component()
-def prepare(config: str, overrides: str, job_id: str, run_id: str, output: str, store: str, plan: Output[RunPlan]):
+def prepare(
+    config: str, overrides: str, job_id: str, run_id: str, output: str, store: str, plan: Output[RunPlan]
+) -> None:
     """Checks everything that can be checked before anything is spent, pins revisions, computes identities.
 
     Args:

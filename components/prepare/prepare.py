@@ -1,7 +1,7 @@
 """Prepare: everything that can be decided, checked and refused before money or time is spent.
 
-In: a configuration and where the run shall live. Out: a `Plan`. Mistakes are `UserError`s and leave nothing behind. The command line calls
-`make_plan` too, so that a person sees a mistake at once and not in the log of the first task.
+In: a configuration and where the run shall live. Out: a `Plan`. Mistakes are `UserError`s and leave nothing behind. The
+command line calls `make_plan` too, so that a person sees a mistake at once and not in the log of the first task.
 """
 
 from __future__ import annotations
@@ -87,7 +87,9 @@ def check_source(config: Config) -> None:
 
 
 def check_data(config: Config) -> None:
-    """Raises UserError when the questions, as far as they are on this machine, are not usable or do not fit the context."""
+    """Raises UserError when the questions, as far as they are on this machine, are not usable or do not fit the
+    context.
+    """
     chosen = dataset.check(config.data, need_train=config.train.batch_size, need_eval=config.evaluate.questions)
     tokenizer = fit.tokenizer_at_hand(config.model.source)
     if chosen is None or tokenizer is None:

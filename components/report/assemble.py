@@ -1,14 +1,14 @@
 """Assembles what the stages of a run left behind into its `run.json` and its page.
 
-In: a `Plan`; below its directory each finished stage has `stage.json`, and the stages that measured something have `training.json`, `evaluation.json`,
-`parity.json`; a failed run has `failure.json`. Out: a `RunRecord`, `run.json`, `report.html`. Called by the stage `report`, and once more at the end of a local run, which
-knows how it ended. A missing file means that the stage did not get there.
+In: a `Plan`; below its directory each finished stage has `stage.json`, and the stages that measured something have
+`training.json`, `evaluation.json`, `parity.json`; a failed run has `failure.json`. Out: a `RunRecord`, `run.json`,
+`report.html`. Called by the stage `report`, and once more at the end of a local run, which knows how it ended. A
+missing file means that the stage did not get there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeVar
 
 from pydantic import BaseModel
 
@@ -21,7 +21,6 @@ from components.stage import STAGES, Failure
 
 PAGE = "report.html"
 RUN = "run.json"
-M = TypeVar("M", bound=BaseModel)
 
 
 def assemble(plan: Plan, *, status: str, seconds: float, error: str | None = None) -> RunRecord:
@@ -73,6 +72,6 @@ def lineage(stages: Sequence[StageRecord]) -> list[dict[str, object]]:
     return list(found.values())
 
 
-def _read(plan: Plan, name: str, model: type[M]) -> M | None:
+def _read[M: BaseModel](plan: Plan, name: str, model: type[M]) -> M | None:
     uri = storage.join(plan.run_dir, name)
     return model.model_validate_json(storage.read_text(uri)) if storage.exists(uri) else None

@@ -1,7 +1,8 @@
 """Which checkpoints of a training are complete.
 
-Tunix saves `<run>/checkpoints/actor/<step>/` with the items `model_params` and `optimizer_state`. Orbax writes a step under a temporary name and renames it last, so a
-directory whose name is a number and that has the item `model_params` is complete; a killed save leaves another name.
+Tunix saves `<run>/checkpoints/actor/<step>/` with the items `model_params` and `optimizer_state`. Orbax writes a step
+under a temporary name and renames it last, so a directory whose name is a number and that has the item `model_params`
+is complete; a killed save leaves another name.
 """
 
 from __future__ import annotations

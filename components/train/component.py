@@ -13,7 +13,7 @@ def train(
     trained: Output[MaxTextCheckpoint],
     rollouts: Output[Rollouts],
     metrics: Output[Metrics],
-):
+) -> None:
     """Trains with GRPO on verifiable rewards; continues from the latest complete checkpoint of the same run."""
     from components.stage import run_stage
     from components.train.train import train as work

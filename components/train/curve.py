@@ -1,6 +1,7 @@
 """The curve of a training, from the TensorBoard events that Tunix writes.
 
-In: the directory of event files. Out: a `TrainPoint` per step. A step that was trained twice (a resume after a kill) has the later values.
+In: the directory of event files. Out: a `TrainPoint` per step. A step that was trained twice (a resume after a kill)
+has the later values.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ from pathlib import Path
 
 from components.results import TrainPoint
 
-# What belongs to the rollouts of a step is logged under the number of steps before it, what belongs to its update under its own number.
+# What belongs to the rollouts of a step is logged under the number of steps before it, what belongs to its update under
+# its own number.
 _REWARD = "rewards/train/score/mean"
 _PARTS = "rewards/train/"
 _COMPLETION_TOKENS = "completions/train/mean_length"

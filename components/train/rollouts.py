@@ -1,6 +1,7 @@
 """The rollouts that a training keeps: JSON lines `rollouts-<first step>-<pid>.jsonl`, one line per completion.
 
-Written inside the trainer by `components.rewards.recorder`. Read here for progress and for the curve. After a kill the steps behind the latest checkpoint are trained again, so
+Written inside the trainer by `components.rewards.recorder`. Read here for progress and for the curve. After a kill the
+steps behind the latest checkpoint are trained again, so
 their lines are dropped before the resume: no completion is counted twice.
 """
 

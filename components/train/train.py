@@ -1,7 +1,10 @@
-"""Train: GRPO with MaxText's `train_rl` and Tunix, from the base checkpoint or from the latest complete step of the same run.
+"""Train: GRPO with MaxText's `train_rl` and Tunix, from the base checkpoint or from the latest complete step of the
+same run.
 
-In: the base weights in MaxText's format, the model directory (tokenizer), the questions. Out: the last checkpoint with its manifest, the rollouts, `training.json`. A run that was
-killed continues with the same call: rollouts behind the latest complete checkpoint are dropped, the steps before it are not trained again.
+In: the base weights in MaxText's format, the model directory (tokenizer), the questions. Out: the last checkpoint with
+its manifest, the rollouts, `training.json`. A run that was
+killed continues with the same call: rollouts behind the latest complete checkpoint are dropped, the steps before it are
+not trained again.
 """
 
 from __future__ import annotations
@@ -101,7 +104,8 @@ def _run(
     countdown = Countdown(config.train.steps)
     say(
         "train",
-        f"{config.train.steps} GRPO steps of {config.train.batch_size} x {config.train.num_generations} completions; compiling first",
+        f"{config.train.steps} GRPO steps of {config.train.batch_size} x {config.train.num_generations} completions; "
+        "compiling first",
     )
 
     def on_line(line: str) -> None:
@@ -172,4 +176,3 @@ def _result(
         note=f"{training.last_step} steps, {training.rollouts} rollouts kept"
         + (f", reward {points[0].reward:.2f} -> {points[-1].reward:.2f}" if points else ""),
     )
-

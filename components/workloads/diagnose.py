@@ -1,7 +1,8 @@
 """From the log of a failed workload to one sentence with the cause and the cure.
 
-In: the last lines of a log and how the process ended. Out: `(reason, evidence)`. The signatures are tried in order, the first that matches
-wins; an unknown failure gives the last line that looks like an error, and says where the whole log is.
+In: the last lines of a log and how the process ended. Out: `(reason, evidence)`. The signatures are tried in order, the
+first that matches wins; an unknown failure gives the last line that looks like an error, and says where the whole log
+is.
 """
 
 from __future__ import annotations

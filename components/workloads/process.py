@@ -1,8 +1,9 @@
 """The engine `process`: a workload as a local process.
 
-In: a `Workload` and the path of its log. Out: an `Outcome`; a failed or overdue process raises `WorkloadError` with a diagnosis. The process gets a
-group of its own, so that ending it ends all that it started. It never outlives its launcher: it is ended when the launcher gets SIGTERM or SIGINT, when
-whoever reads the launcher's output is gone (a killed run), and, through the kernel's parent-death signal, when the launcher itself is killed.
+In: a `Workload` and the path of its log. Out: an `Outcome`; a failed or overdue process raises `WorkloadError` with a
+diagnosis. The process gets a group of its own, so that ending it ends all that it started. It never outlives its
+launcher: it is ended when the launcher gets SIGTERM or SIGINT, when whoever reads the launcher's output is gone (a
+killed run), and, through the kernel's parent-death signal, when the launcher itself is killed.
 """
 
 from __future__ import annotations

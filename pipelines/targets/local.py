@@ -1,7 +1,8 @@
 """Target `local`: the compiled YAML, run by KFP's local runner on this machine.
 
-In: a `Plan` and the YAML of its pipeline. Out: the run's directory with `run.json`, `report.html`, a folder per stage and `log.txt` with every line that any
-process wrote. The stages are processes of their own; this process only conducts them and shows their progress. A failing run still gets `run.json` and a page.
+In: a `Plan` and the YAML of its pipeline. Out: the run's directory with `run.json`, `report.html`, a folder per stage
+and `log.txt` with every line that any process wrote. The stages are processes of their own; this process only conducts
+them and shows their progress. A failing run still gets `run.json` and a page.
 """
 
 from __future__ import annotations

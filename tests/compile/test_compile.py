@@ -22,7 +22,9 @@ def executors(text: str) -> dict:
 
 
 def test_the_same_bytes_every_time(compiled):
-    name = json.loads(yaml.safe_load(compiled)["root"]["inputDefinitions"]["parameters"]["config"]["defaultValue"])["preset"]
+    name = json.loads(yaml.safe_load(compiled)["root"]["inputDefinitions"]["parameters"]["config"]["defaultValue"])[
+        "preset"
+    ]
     assert compile_yaml(config.load(name)) == compiled
 
 

@@ -171,7 +171,6 @@ def test_disk_full(tmp_path):
 
 
 def test_help_needs_nothing_heavy():
-    code = "import sys; from pipelines import cli; sys.exit(bool({'kfp', 'pandas', 'pydantic', 'jax', 'numpy'} & sys.modules.keys()))"
+    heavy = "{'kfp', 'pandas', 'pydantic', 'jax', 'numpy'}"
+    code = f"import sys; from pipelines import cli; sys.exit(bool({heavy} & sys.modules.keys()))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-

@@ -1,6 +1,7 @@
 """The command lines are the tutorials' own, and MaxText knows every argument on them."""
 
 import importlib.util
+import subprocess
 import sys
 from pathlib import Path
 
@@ -40,9 +41,8 @@ def test_maxtext_knows_every_argument(preset):
 
 def test_reading_the_schema_imports_neither_maxtext_nor_jax():
     assert importlib.util.find_spec("maxtext")
-    code = "from components import config; config.load('tiny-qwen3'); import sys; sys.exit({'jax', 'maxtext'} & sys.modules.keys() != set())"
-    import subprocess
-
+    code = "from components import config; config.load('tiny-qwen3'); import sys; "
+    code += "sys.exit(bool({'jax', 'maxtext'} & sys.modules.keys()))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
