@@ -1,6 +1,4 @@
-"""What the gate asks of an evaluation before a model counts as better. Part of every preset, so it imports nothing
-heavy.
-"""
+"""What the gate asks of an evaluation before a model counts as better. In every preset, so it imports nothing heavy."""
 
 from __future__ import annotations
 

@@ -78,13 +78,14 @@ def _golds(answer: Any) -> list[str]:
     """MaxText gives `["A", "A"]` with A the answer column; ours (components/download) is itself a JSON list of texts."""
     golds: list[str] = []
     for gold in map(_text, json.loads(_text(answer))):
-        golds += _listed(gold) or [gold]
+        listed = _listed(gold)
+        golds += [gold] if listed is None else listed
     return list(dict.fromkeys(gold for gold in golds if gold.strip()))
 
 
 def _listed(gold: str) -> list[str] | None:
     """The answers of a JSON list of texts; None for anything else, such as the mathematical list `[1, 2]`."""
-    if not gold.startswith('["'):
+    if gold != "[]" and not gold.startswith('["'):
         return None
     try:
         answers = json.loads(gold)

@@ -16,9 +16,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from components.rewards.extract import DEFAULT_TAGS, Tags, extract_answer, normalise, plain_number
-from components.rewards.pool import TIMEOUT, MathVerifyPool, Pair
+from components.rewards.pool import TIMEOUT, MathVerifyPool, Outcome, Pair
 
 DEFAULT_TIMEOUT_S = 5.0
+
+REMEMBERED = 200_000
+"""Comparisons to remember before starting afresh: tens of megabytes."""
 
 
 class Status(StrEnum):
@@ -68,12 +71,11 @@ class Verifier:
       workers: at most this many processes; None for one per core, at most eight. None starts before it is needed.
       timeout_s: seconds that one comparison may take.
 
-    Attributes:
-      counts: how many completions got each status, since the start.
+    Comparisons are remembered, so that the same answer to the same question is compared once however often it is given.
     """
 
     def __init__(self, workers: int | None = None, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
-        self.counts: Counter[Status] = Counter()
+        self._known: dict[Pair, Score] = {}
         self._pool = MathVerifyPool(workers or min(8, os.cpu_count() or 1), timeout_s)
 
     def __enter__(self) -> Verifier:
@@ -105,30 +107,33 @@ class Verifier:
             for accepted, answer in zip(golds, answers, strict=True)
         ]
         decided = self._decide({pair for pair in pairs if pair is not None})
-        scores = [
+        return [
             decided[pair] if pair is not None else _without_comparison(bool(accepted), answer)
             for pair, accepted, answer in zip(pairs, golds, answers, strict=True)
         ]
-        self.counts.update(score.status for score in scores)
-        return scores
 
     def _decide(self, pairs: Iterable[Pair]) -> dict[Pair, Score]:
+        if len(self._known) > REMEMBERED:
+            self._known.clear()
         decided: dict[Pair, Score] = {}
         hard: list[Pair] = []
         for pair in sorted(pairs):
             correct = decide_at_once(*pair)
-            if correct is None:
-                hard.append(pair)
-            else:
+            if correct is not None:
                 decided[pair] = Score(correct, Status.OK, pair[1])
-        for pair, outcome in zip(hard, self._pool.compare(hard), strict=True):
-            if isinstance(outcome, bool):
-                decided[pair] = Score(outcome, Status.OK, pair[1])
-            elif outcome == TIMEOUT:
-                decided[pair] = Score(False, Status.TIMEOUT, pair[1], outcome)
+            elif pair in self._known:
+                decided[pair] = self._known[pair]
             else:
-                decided[pair] = Score(False, Status.ERROR, pair[1], outcome)
-        return decided
+                hard.append(pair)
+        compared = {pair: _score(pair, outcome) for pair, outcome in zip(hard, self._pool.compare(hard), strict=True)}
+        self._known.update(compared)
+        return decided | compared
+
+
+def _score(pair: Pair, outcome: Outcome) -> Score:
+    if isinstance(outcome, bool):
+        return Score(outcome, Status.OK, pair[1])
+    return Score(False, Status.TIMEOUT if outcome == TIMEOUT else Status.ERROR, pair[1], outcome)
 
 
 def _without_comparison(scorable: bool, answer: str | None) -> Score:

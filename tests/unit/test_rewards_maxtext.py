@@ -1,6 +1,4 @@
-"""Called as MaxText calls it: the rewards that come back and the rollouts that are kept. In a process of its own, as in
-training.
-"""
+"""Called as MaxText calls it, in a process of its own: the rewards that come back and the rollouts that are kept."""
 
 from __future__ import annotations
 
@@ -124,6 +122,15 @@ def test_an_unscorable_completion_gives_zero_and_is_kept_as_unscored(tmp_path: P
         {"numbers": None, "has_format": 0.1},
         {"numbers": None, "has_format": 0.0},
     ]
+
+
+@pytest.mark.parametrize(
+    ("column", "golds"), [('["0.5", "half"]', ["0.5", "half"]), ("[]", []), ("[1, 2]", ["[1, 2]"]), ("12", ["12"])]
+)
+def test_an_answer_column_may_itself_be_a_list_of_texts(tmp_path: Path, column: str, golds: list[str]) -> None:
+    batch = {**BATCH, "answer": [json.dumps([column, column])] * 2}
+    train([batch], {"POSTTRAIN_ROLLOUTS": str(tmp_path)})
+    assert [row["answer"] for row in rows(tmp_path)] == [golds, golds]
 
 
 def test_a_users_function_is_found_by_name(tmp_path: Path) -> None:
