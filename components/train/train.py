@@ -49,17 +49,16 @@ def train(plan: Plan, checkpoint: ArtifactRecord, model: ArtifactRecord, dataset
         )
     elif any(kept.iterdir()):
         rollouts.drop_after(kept, 0)
-    started = time.monotonic()
-    if resumed_from < plan.config.train.steps:
-        _run(plan, checkpoint, model, dataset, here, kept, resumed_from)
-    steps = checkpoints.complete_steps(str(actor))
-    if not steps or steps[-1] < plan.config.train.steps:
-        raise RuntimeError(
-            f"train_rl ended without a checkpoint of step {plan.config.train.steps}; complete steps: {steps}"
-        )
-    return _result(
-        plan, checkpoint, dataset, here, actor / str(steps[-1]), kept, resumed_from, time.monotonic() - started
-    )
+    account = here / "training.json"
+    if resumed_from < plan.config.train.steps or not account.exists():
+        training = _run(plan, checkpoint, model, dataset, here, kept, resumed_from)
+        storage.write_text(str(account), training.model_dump_json(indent=1))
+    else:
+        training = Training.model_validate_json(account.read_text())
+    last = max(checkpoints.complete_steps(str(actor)), default=0)
+    if last < plan.config.train.steps:
+        raise RuntimeError(f"train_rl ended at step {last}, without a checkpoint of step {plan.config.train.steps}")
+    return _result(plan, checkpoint, dataset, actor / str(last), kept, training)
 
 
 def _run(
@@ -70,7 +69,8 @@ def _run(
     here: Path,
     kept: Path,
     resumed_from: int,
-) -> None:
+) -> Training:
+    """Trains what is left to train and returns the account of the whole training."""
     config = plan.config
     arguments = maxtext_args.train_rl(
         config,
@@ -117,31 +117,24 @@ def _run(
             left = countdown.left(step)
             say("train", f"step {step}/{config.train.steps}{reward}" + (f", {left} left" if left else ""))
 
-    process.run(workload, here / f"log-{plan.attempt}.txt", on_line)
+    started = time.monotonic()
+    if resumed_from < config.train.steps:
+        process.run(workload, here / f"log-{plan.attempt}.txt", on_line)
+    return Training(
+        first_step=1,
+        last_step=config.train.steps,
+        resumed_from=resumed_from or None,
+        seconds=round(time.monotonic() - started, 1),
+        rollout_engine=ROLLOUT_ENGINE_CPU,
+        rollouts=sum(1 for _ in rollouts.lines(kept)),
+        curve=curve.read(here / RUN_NAME / "tensorboard", config.train.rewards),
+    )
 
 
 def _result(
-    plan: Plan,
-    checkpoint: ArtifactRecord,
-    dataset: ArtifactRecord,
-    here: Path,
-    last: Path,
-    kept: Path,
-    resumed_from: int,
-    seconds: float,
+    plan: Plan, checkpoint: ArtifactRecord, dataset: ArtifactRecord, last: Path, kept: Path, training: Training
 ) -> StageResult:
-    config = plan.config
-    points = curve.read(here / RUN_NAME / "tensorboard", config.train.rewards)
-    training = Training(
-        first_step=1,
-        last_step=int(last.name),
-        resumed_from=resumed_from or None,
-        seconds=round(seconds, 1),
-        rollout_engine=ROLLOUT_ENGINE_CPU,
-        rollouts=sum(1 for _ in rollouts.lines(kept)),
-        curve=points,
-    )
-    storage.write_text(str(here / "training.json"), training.model_dump_json(indent=1))
+    points = training.curve
     common = {
         "base_model_id": checkpoint.base_model_id,
         "base_model_revision": checkpoint.base_model_revision,
