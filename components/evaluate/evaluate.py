@@ -30,6 +30,7 @@ from components.workloads import environment, process
 from components.workloads.workload import Workload
 
 BEFORE, AFTER = "before", "after"
+RESULT = "result"
 _GENERATE = "components.maxtext_runtime.generate"
 _PROGRESS = re.compile(r"^generate: (\w+) (\d+)/(\d+)")
 
@@ -42,7 +43,8 @@ def evaluate(
     record.expect(trained, "rl-checkpoint")
     here = Path(plan.stage_dir("evaluate"))
     storage.delete_tree(str(here))
-    here.mkdir(parents=True)
+    result = here / RESULT
+    result.mkdir(parents=True)
     questions = _questions(plan, dataset)
     completions = _generate(plan, {BEFORE: checkpoint, AFTER: trained}, model, dataset, questions, here)
     say("evaluate", f"scoring {sum(len(table) for table in completions.values())} completions")
@@ -59,10 +61,10 @@ def evaluate(
         seed=plan.config.seed,
     )
     for name, table in scored.items():
-        table.to_parquet(here / f"scored-{name}.parquet", index=False)
-    storage.write_text(str(here / "evaluation.json"), found.model_dump_json(indent=1))
+        table.to_parquet(result / f"scored-{name}.parquet", index=False)
+    storage.write_text(str(result / "evaluation.json"), found.model_dump_json(indent=1))
     return StageResult(
-        records={"evaluation": _record(plan, checkpoint, trained, dataset, here, found)},
+        records={"evaluation": _record(plan, checkpoint, trained, dataset, result, found)},
         metrics=_metrics(found),
         note=f"{found.verdict}, {100 * found.before.accuracy:.1f} % -> {100 * found.after.accuracy:.1f} %",
     )
@@ -88,7 +90,7 @@ def _generate(
     spec = Spec(
         questions=str(here / "questions.jsonl"),
         checkpoints=tuple(
-            Checkpoint(name, storage.join(r.data_uri, str(r.extra["items"])), str(here / f"completions-{name}.jsonl"))
+            Checkpoint(name, storage.join(r.data_uri, str(r.extra["items"])), str(here / RESULT / f"completions-{name}.jsonl"))
             for name, r in checkpoints.items()
         ),
         samples_per_question=config.evaluate.samples,
@@ -155,7 +157,7 @@ def _record(
     checkpoint: ArtifactRecord,
     trained: ArtifactRecord,
     dataset: ArtifactRecord,
-    here: Path,
+    result: Path,
     found: Evaluation,
 ) -> ArtifactRecord:
     made = ArtifactRecord(
@@ -166,11 +168,11 @@ def _record(
         step=trained.step,
         run_id=plan.run_id,
         parent_uris=[checkpoint.data_uri, trained.data_uri, dataset.data_uri],
-        data_uri=str(here),
+        data_uri=str(result),
         code_version=plan.code_version,
         config_sha256=plan.config_sha256,
         extra={"verdict": str(found.verdict), **_metrics(found)},
     )
-    record.write(made, here)
-    write_manifest(here)
+    record.write(made, result)
+    write_manifest(result)
     return made

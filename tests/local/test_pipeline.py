@@ -96,7 +96,8 @@ def test_a_second_run_converts_nothing_and_a_damaged_checkpoint_is_converted_ane
     assert "already converted" in said
     converted = next(s for s in posttrain.record("second").stages if s.name == "convert").artifacts["checkpoint"]["uri"]
     victim = max((p for p in Path(converted).rglob("*") if p.is_file()), key=lambda p: p.stat().st_size)
-    victim.write_bytes(victim.read_bytes()[:-1] + b"\0")
+    content = victim.read_bytes()
+    victim.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
     code, said = posttrain.run("third", "train.steps=1", "train.checkpoint_period=1")
     assert code == 0, said
     assert "is damaged" in said
@@ -126,7 +127,7 @@ def test_killed_in_training_it_leaves_nothing_running_and_resumes_from_its_check
     rows = [json.loads(line) for path in (directory / "train/rollouts").glob("*.jsonl") for line in path.open()]
     assert Counter(row["step"] for row in rows) == dict.fromkeys(range(1, 41), 16 * 8)
     assert [point.step for point in run.training.curve] == list(range(1, 41))
-    completions = [json.loads(line) for line in (directory / "evaluate/completions-after.jsonl").open()]
+    completions = [json.loads(line) for line in (directory / "evaluate/result/completions-after.jsonl").open()]
     assert len({(c["id"], c["sample"], c["greedy"]) for c in completions}) == len(completions) == 100 * 3
 
 
