@@ -41,6 +41,23 @@ def prepare(module: str, args: list[str]) -> None:
     gc.freeze()
 
 
+def close_reward_pool() -> None:
+    """Lets the processes of MaxText's reward pool end by themselves, if any, instead of killing them at exit.
+
+    MaxText's own exit handler sends them SIGTERM. An idle one holds the lock of the task queue while it waits for work;
+    killed there, it keeps the lock for ever, and the interpreter waits for that lock for ever (seen with idle workers:
+    the training ends, the process does not).
+    """
+    import sys
+    from typing import Any
+
+    module: Any = sys.modules.get("maxtext.trainers.post_train.rl.math_verify_pool")
+    if module is not None and module._POOL is not None:
+        module._POOL.close()
+        module._POOL.join()
+        module._POOL = None
+
+
 def main() -> None:
     """Prepares and runs; exits 2 with one line for a mistake of the user."""
     import runpy
@@ -61,7 +78,10 @@ def main() -> None:
         from absl import app
         from maxtext.trainers.post_train.rl import train_rl
 
-        app.run(train_rl.main, argv=[train_rl.__file__, *args])
+        try:
+            app.run(train_rl.main, argv=[train_rl.__file__, *args])
+        finally:
+            close_reward_pool()
     else:
         sys.argv = [module, *args]
         runpy.run_module(module, run_name="__main__", alter_sys=True)
