@@ -46,15 +46,11 @@ def convert(plan: Plan, model: ArtifactRecord) -> StageResult:
 
 
 def _damage(directory: str) -> str | None:
-    """None when the converted weights are there and whole; an empty string when absent; else what is wrong with
-    them.
-    """
-    if not manifest.is_complete(directory):
-        return ""
+    """None when the converted weights are there and whole; an empty string when absent; else what is wrong with them."""
     try:
         manifest.check(directory)
     except manifest.IncompleteError as error:
-        return str(error)
+        return "" if error.problem == "missing" and not storage.exists(directory) else str(error)
     return None
 
 
