@@ -6,6 +6,7 @@ from components import maxtext_args
 from components.config import Config
 
 _WIDTH = 118
+_EXPECTED = 0.5  # accuracy at which a difference is hardest to see
 
 
 def preview(config: Config) -> str:
@@ -28,6 +29,7 @@ def preview(config: Config) -> str:
     ]
     lines = [f"{config.preset}: {config.description}", "", "Stages"]
     lines += [f"  {name:<10} {what}" for name, what in stages]
+    lines += ["", *_power(config)]
     lines += ["", f"Engine: {config.engine} (this machine). Estimated cost: none beyond this machine's time."]
     lines += ["", "Command lines (places in angle brackets are filled in by the run)"]
     for title, module, arguments in _commands(config, places):
@@ -38,6 +40,20 @@ def preview(config: Config) -> str:
         *("  " + line for line in config.to_yaml().splitlines()),
     ]
     return "\n".join(lines)
+
+
+def _power(config: Config) -> list[str]:
+    """What the evaluation will be able to show, before it is paid for."""
+    from components.evaluate.statistics import detectable_difference, required_questions
+
+    asked = config.evaluate
+    seen = detectable_difference(asked.questions, _EXPECTED, asked.samples)
+    half = required_questions(seen / 2, _EXPECTED, asked.samples)
+    return [
+        f"Power: {asked.questions} questions x {asked.samples} samples show a true difference of {100 * seen:.1f} points in "
+        "4 of 5 evaluations",
+        f"       (accuracy around {100 * _EXPECTED:.0f} %, questions independent); half of that takes {half:,} questions",
+    ]
 
 
 def _commands(config: Config, places: dict[str, str]) -> list[tuple[str, str, list[str]]]:
