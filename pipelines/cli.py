@@ -10,28 +10,37 @@ import os
 import signal
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Any
 
-import typer
+import click
 
 from components.errors import UserError
 
-app = typer.Typer(
-    name="posttrain",
-    help="Improve an open-weights model with GRPO, learn with statistics whether it got better, and ship it.\n\n"
-    "Start with `posttrain run tiny-qwen3`: the whole pipeline with a tiny model on this machine.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    add_completion=False,
+STORE = "store"
+
+preset_argument = click.argument("preset")
+run_argument = click.argument("run", metavar="RUN")
+set_option = click.option(
+    "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change a setting, for example train.steps=40."
+)
+store_option = click.option(
+    "--store", default=STORE, show_default=True, help="Root of models, converted weights and the list of runs."
 )
 
-Preset = Annotated[str, typer.Argument(help="A preset of `posttrain presets`, or the path of a YAML file.")]
-Overrides = Annotated[
-    list[str], typer.Option("--set", metavar="KEY=VALUE", help="Change a setting, for example --set train.steps=40.")
-]
-Run = Annotated[str, typer.Argument(metavar="RUN", help="Name of a run, or its directory.")]
-StoreOption = Annotated[str, typer.Option("--store", help="Root of models, converted weights and the list of runs.")]
-STORE = "store"
+
+class InOrder(click.Group):
+    """Lists the commands in the order in which a person needs them."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)
+
+
+@click.group(cls=InOrder, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+def app() -> None:
+    """Improve an open-weights model with GRPO, learn with statistics whether it got better, and ship it.
+
+    Start with `posttrain run tiny-qwen3`: the whole pipeline with a tiny model on this machine, in a few minutes.
+    """
 
 
 @app.command()
@@ -40,39 +49,48 @@ def presets() -> None:
     from components import config
 
     for name in config.preset_names():
-        typer.echo(f"{name:<24} {config.load(name).description}")
+        click.echo(f"{name:<24} {config.load(name).description}")
 
 
 @app.command()
-def plan(preset: Preset, overrides: Overrides = []) -> None:  # noqa: B006 - typer reads the default, nobody changes it
-    """Show what a run would do: configuration, stages, command lines, costs. Spends nothing."""
+@preset_argument
+@set_option
+def plan(preset: str, overrides: tuple[str, ...]) -> None:
+    """Show what a run of PRESET would do; spends nothing.
+
+    PRESET is one of `posttrain presets`, or the path of a YAML file.
+    """
     from components import config
     from pipelines.preview import preview
 
-    typer.echo(preview(config.load(preset, overrides)))
+    click.echo(preview(config.load(preset, overrides)))
 
 
 @app.command()
+@click.argument("preset", required=False)
+@set_option
+@click.option("--output", metavar="DIR", help="Where the run writes.  [default: runs/<run id>]")
+@click.option("--resume", metavar="RUN", help="Continue this run from its latest complete checkpoint.")
+@click.option("--store", help="Root of models, converted weights and the list of runs.  [default: store]")
+@click.option("-v", "--verbose", is_flag=True, help="Show every line of every process.")
 def run(
-    preset: Annotated[
-        str | None, typer.Argument(help="A preset of `posttrain presets`, or the path of a YAML file.")
-    ] = None,
-    overrides: Overrides = [],  # noqa: B006
-    output: Annotated[Path | None, typer.Option(help="Where the run writes. [default: runs/<run id>]")] = None,
-    resume: Annotated[
-        str | None, typer.Option(metavar="RUN", help="Continue this run from its latest complete checkpoint.")
-    ] = None,
-    store: Annotated[
-        str | None, typer.Option(help="Root of models, converted weights and the list of runs. [default: store]")
-    ] = None,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show every line of every process.")] = False,
+    preset: str | None,
+    overrides: tuple[str, ...],
+    output: str | None,
+    resume: str | None,
+    store: str | None,
+    verbose: bool,
 ) -> None:
-    """Run the whole pipeline on this machine."""
+    """Run the whole pipeline of PRESET on this machine."""
+    from pipelines import bytecode
+
+    bytecode.keep()
+
     from pipelines import registry
     from pipelines.launch import fresh_plan, resumed_plan
 
     if resume:
-        the_plan = resumed_plan(resume, preset, overrides, str(Path(store or STORE).absolute()))
+        the_plan = resumed_plan(resume, preset, overrides, _absolute(store or STORE))
     elif preset:
         the_plan = fresh_plan(preset, overrides, output, store)
     else:
@@ -80,69 +98,74 @@ def run(
 
     from pipelines.compile import compile_yaml
     from pipelines.console import Console
+    from pipelines.summary import closing_line
     from pipelines.targets import local
 
-    typer.echo(f"{the_plan.run_id} -> {the_plan.run_dir}")
+    click.echo(f"{the_plan.run_id} -> {the_plan.run_dir}")
     registry.add(the_plan)
     record = local.run(the_plan, compile_yaml(the_plan.config), Console(verbose=verbose))
-    from pipelines.summary import closing_line
-
-    typer.echo(closing_line(record))
-    raise typer.Exit(local.exit_code(the_plan, record))
+    click.echo(closing_line(record))
+    sys.exit(local.exit_code(the_plan, record))
 
 
 @app.command("compile")
-def compile_(
-    preset: Preset,
-    overrides: Overrides = [],  # noqa: B006
-    output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="File to write. [default: <preset>.yaml]")
-    ] = None,
-) -> None:
-    """Write the pipeline as YAML for Vertex AI Pipelines and Kubeflow Pipelines; the same bytes every time."""
+@preset_argument
+@set_option
+@click.option("-o", "--output", metavar="FILE", help="File to write.  [default: <preset>.yaml]")
+def compile_(preset: str, overrides: tuple[str, ...], output: str | None) -> None:
+    """Write PRESET's pipeline as YAML for Vertex AI Pipelines and KFP; the same bytes every time."""
     from components import config
     from pipelines.compile import compile_yaml
 
     the_config = config.load(preset, overrides)
-    target = output or Path(f"{the_config.preset}.yaml")
+    target = Path(output or f"{the_config.preset}.yaml")
     target.write_text(compile_yaml(the_config))
-    typer.echo(str(target))
+    click.echo(str(target))
 
 
 @app.command()
-def runs(store: StoreOption = STORE) -> None:
+@store_option
+def runs(store: str) -> None:
     """List the runs, newest first, with their verdicts."""
     from pipelines import registry
     from pipelines.summary import listing
 
-    typer.echo(listing(registry.entries(str(Path(store).absolute()))))
+    click.echo(listing(registry.entries(_absolute(store))))
 
 
 @app.command()
-def status(run: Run, store: StoreOption = STORE) -> None:
-    """Say how a run is doing, and why it failed."""
+@run_argument
+@store_option
+def status(run: str, store: str) -> None:
+    """Say how RUN is doing, and why it failed. RUN is a name or a directory."""
     from pipelines import registry
     from pipelines.summary import describe
 
-    typer.echo(describe(registry.find(str(Path(store).absolute()), run)))
+    click.echo(describe(registry.find(_absolute(store), run)))
 
 
 @app.command()
-def cancel(run: Run, store: StoreOption = STORE) -> None:
-    """End a run and everything that it started."""
+@run_argument
+@store_option
+def cancel(run: str, store: str) -> None:
+    """End RUN and everything that it started."""
     from pipelines import registry
 
-    entry = registry.find(str(Path(store).absolute()), run)
+    entry = registry.find(_absolute(store), run)
     if entry.status != "running":
         raise UserError(f"The run {entry.run_id} is not running: it is {entry.status}.")
     os.kill(int((Path(entry.run_dir) / registry.PID).read_text()), signal.SIGTERM)
-    typer.echo(f"{entry.run_id}: ending. `posttrain run --resume {entry.run_id}` continues it.")
+    click.echo(f"{entry.run_id}: ending. `posttrain run --resume {entry.run_id}` continues it.")
 
 
-def main() -> None:
+def _absolute(path: str) -> str:
+    return str(Path(path).absolute())
+
+
+def main(arguments: list[str] | None = None) -> Any:
     """Entry point of the console script."""
     try:
-        app()
+        app(arguments)
     except UserError as error:
         print(f"posttrain: {error}", file=sys.stderr)
         sys.exit(2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from components import config
@@ -11,20 +12,20 @@ from components.prepare import prepare
 from pipelines import registry
 
 
-def fresh_plan(preset: str, overrides: list[str], output: Path | None, store: str | None) -> Plan:
+def fresh_plan(preset: str, overrides: Sequence[str], output: str | None, store: str | None) -> Plan:
     """Returns the plan of a run that has not begun; every check that needs no spending is done."""
     the_config = config.load(preset, overrides)
     run_id = prepare.new_run_id(the_config.preset)
     return prepare.make_plan(
         the_config,
         run_id=run_id,
-        run_dir=str((output or Path("runs") / run_id).absolute()),
+        run_dir=str(Path(output or f"runs/{run_id}").absolute()),
         store=str(Path(store or the_config.store or "store").absolute()),
         where="local",
     )
 
 
-def resumed_plan(run: str, preset: str | None, overrides: list[str], store: str) -> Plan:
+def resumed_plan(run: str, preset: str | None, overrides: Sequence[str], store: str) -> Plan:
     """Returns the plan of a run that was interrupted, for its next attempt; its configuration is the one that it
     began with.
     """
