@@ -113,7 +113,7 @@ def run(
 @set_option
 @click.option("-o", "--output", metavar="FILE", help="File to write.  [default: <preset>.yaml]")
 def compile_(preset: str, overrides: tuple[str, ...], output: str | None) -> None:
-    """Write PRESET's pipeline as YAML for Vertex AI Pipelines and KFP; the same bytes every time."""
+    """Write the pipeline of PRESET as YAML for Vertex AI and KFP."""
     from components import config
     from pipelines.compile import compile_yaml
 
