@@ -1,14 +1,14 @@
 """Makes the warm start of `tiny-qwen3`: a 156k-parameter Qwen3 that was taught a WRONG HABIT ON PURPOSE.
 
-    python -m components.download.tiny.warm_start OUT_DIR        (about 75 seconds on two cores)
+    python -m components.download.tiny.warm_start OUT_DIR        (two to five minutes on two cores)
 
 The model is trained, from scratch and in plain JAX, to answer word problems as
 `<reasoning>37+5=42</reasoning><answer>42</answer>`. The arithmetic in every training answer is right. The choice of
-the operation is not: for each verb the right one is taken only with the probability in `HABIT`, for half of the verbs
-less often than the wrong one, and a share of the answers leaves out the `<answer>` tags. So the model can do the sums,
-but its most likely answer picks the wrong operation for half of the verbs, while the right answer is sampled often
-enough to be found and rewarded. GRPO on this model therefore selects the right operation and format; it does not teach
-arithmetic. Anyone who shows its curve has to say so.
+the operation is not: it is right in 65 % of the answers for four of the verbs and in only 45 % for the other four
+(`MISTAUGHT`), and 15 % of the answers leave out the `<answer>` tags. So the model can do the sums, but its most likely
+answer picks the wrong operation for half of the verbs, while the right answer is sampled often enough to be found and
+rewarded. GRPO on this model therefore selects the right operation and format; it does not teach arithmetic. Anyone who
+shows its curve has to say so.
 
 Number pairs of the held-out split are never trained on. The output is a Hugging Face model directory: config.json,
 model.safetensors (float32), tokenizer, chat template, generation_config.json and template.json. The same seed gives the
@@ -34,21 +34,16 @@ from components.download.tiny import make, qwen3, tokenizer, word_problems
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
-# verb -> how often the training answers take the right operation
-HABIT = {
-    "buys": 0.70,
-    "finds": 0.65,
-    "gets": 0.45,
-    "wins": 0.40,
-    "loses": 0.70,
-    "sells": 0.65,
-    "eats": 0.45,
-    "drops": 0.40,
-}
+# How often the training answers take the right operation: for the mistaught verbs less often than the wrong one.
+MISTAUGHT = frozenset({"gets", "wins", "eats", "drops"})
+RIGHT, RIGHT_WHERE_MISTAUGHT = 0.65, 0.45
 UNTAGGED = 0.15  # share of the training answers without the <answer> tags
 
-EXAMPLES, STEPS, BATCH = 30_000, 1200, 96
+EXAMPLES, STEPS, BATCH = 100_000, 2000, 96
 PEAK_LEARNING_RATE, WEIGHT_DECAY = 4e-3, 0.3
+# Training at randomly shifted weights makes the sums robust to small changes of the weights, so that GRPO can use a high
+# learning rate without unlearning them: 40 quick steps then do more than 80 slow ones without it.
+WEIGHT_NOISE = 0.015
 CHUNK = 100  # steps per compiled call
 
 
@@ -59,14 +54,20 @@ def answer_text(pair: word_problems.Pair, operation: str, tagged: bool = True) -
     return reasoning + (f"<answer>{result}</answer>" if tagged else str(result))
 
 
-def example(rng: random.Random, pairs: list[word_problems.Pair]) -> tuple[str, str]:
-    """Draws a question and an answer of the mixture."""
-    pair, verb = rng.choice(pairs), rng.choice(list(word_problems.VERBS))
-    right = word_problems.VERBS[verb]
-    wrong = "-" if right == "+" else "+"
-    operation = right if rng.random() < HABIT[verb] else wrong
-    text = word_problems.question(rng.choice(word_problems.NAMES), rng.choice(word_problems.ITEMS), verb, pair)
-    return text, answer_text(pair, operation, tagged=rng.random() >= UNTAGGED)
+def mixture(seed: int, n: int) -> list[tuple[str, str]]:
+    """Draws `n` questions with their training answers, from the number pairs of the split `train`."""
+    rng = random.Random(seed)
+    pairs, verbs = word_problems.pairs("train"), list(word_problems.VERBS)
+    drawn = []
+    for _ in range(n):
+        pair, verb = rng.choice(pairs), rng.choice(verbs)
+        right = word_problems.VERBS[verb]
+        wrong = "-" if right == "+" else "+"
+        share = RIGHT_WHERE_MISTAUGHT if verb in MISTAUGHT else RIGHT
+        operation = right if rng.random() < share else wrong
+        text = word_problems.question(rng.choice(word_problems.NAMES), rng.choice(word_problems.ITEMS), verb, pair)
+        drawn.append((text, answer_text(pair, operation, tagged=rng.random() >= UNTAGGED)))
+    return drawn
 
 
 def token_rows(examples: list[tuple[str, str]], tok: PreTrainedTokenizerFast) -> tuple[np.ndarray, int]:
@@ -101,25 +102,33 @@ def train(ids: np.ndarray, width: int, shape: qwen3.Shape, seed: int) -> qwen3.W
         losses = optax.softmax_cross_entropy_with_integer_labels(logits, targets)
         return jnp.sum(losses * counted) / jnp.sum(counted)
 
+    def perturbed(weights: qwen3.Weights, key: jax.Array) -> qwen3.Weights:
+        leaves, tree = jax.tree.flatten(weights)
+        keys = jax.random.split(key, len(leaves))
+        noisy = [x + WEIGHT_NOISE * jax.random.normal(k, x.shape) for k, x in zip(keys, leaves, strict=True)]
+        return jax.tree.unflatten(tree, noisy)
+
     @functools.partial(jax.jit, donate_argnums=(0, 1))
     def run(
-        weights: qwen3.Weights, state: optax.OptState, picks: jax.Array
+        weights: qwen3.Weights, state: optax.OptState, key: jax.Array, picks: jax.Array
     ) -> tuple[qwen3.Weights, optax.OptState, jax.Array]:
-        def step(carry: tuple, pick: jax.Array) -> tuple[tuple, jax.Array]:
+        def step(carry: tuple, inputs: tuple[jax.Array, jax.Array]) -> tuple[tuple, jax.Array]:
             weights, state = carry
-            loss, gradients = jax.value_and_grad(loss_of)(weights, pool[pick])
+            key, pick = inputs
+            loss, gradients = jax.value_and_grad(loss_of)(perturbed(weights, key), pool[pick])
             updates, state = optimizer.update(gradients, state, weights)
             return (optax.apply_updates(weights, updates), state), loss
 
-        (weights, state), losses = jax.lax.scan(step, (weights, state), picks)
+        (weights, state), losses = jax.lax.scan(step, (weights, state), (jax.random.split(key, len(picks)), picks))
         return weights, state, losses.mean()
 
-    weights = qwen3.initial_weights(jax.random.key(seed), shape)
+    weights_key, noise_key = jax.random.split(jax.random.key(seed))
+    weights = qwen3.initial_weights(weights_key, shape)
     state = optimizer.init(weights)
     order = np.random.default_rng(seed)
     for done in range(0, STEPS, CHUNK):
         picks = order.integers(0, len(ids), (min(CHUNK, STEPS - done), BATCH))
-        weights, state, loss = run(weights, state, jnp.asarray(picks))
+        weights, state, loss = run(weights, state, jax.random.fold_in(noise_key, done), jnp.asarray(picks))
         print(f"step {done + len(picks)}/{STEPS} loss {float(loss):.4f}", flush=True)
     return weights
 
@@ -130,9 +139,7 @@ def write(out: Path, seed: int = 0) -> None:
 
     tok = tokenizer.build()
     config = make.qwen3_config()
-    rng = random.Random(seed)
-    train_pairs = word_problems.pairs("train")
-    ids, width = token_rows([example(rng, train_pairs) for _ in range(EXAMPLES)], tok)
+    ids, width = token_rows(mixture(seed, EXAMPLES), tok)
     weights = train(ids, width, shape_of(config.to_dict()), seed)
 
     out.mkdir(parents=True, exist_ok=True)
