@@ -18,14 +18,15 @@ from decimal import Decimal
 
 from components.errors import UserError, did_you_mean
 from components.rewards import extract
+from components.rewards.at_once import decide_at_once
 from components.rewards.batch import Batch, RewardFunction, Values
 from components.rewards.extract import DEFAULT_TAGS, Tags, extract_answer, plain_number
 from components.rewards.user_functions import check_on_sample, load_user_functions
-from components.rewards.verifier import DEFAULT_TIMEOUT_S, Verifier, decide_at_once, report_failures
+from components.rewards.verifier import DEFAULT_TIMEOUT_S, Verifier, report_failures
 
 
 def exact_answer(batch: Batch) -> Values:
-    """1 when the answer is a gold answer or the same plain number. No computer algebra: `1/2` is not `0.5`."""
+    """1 when the answer is a gold answer but for spelling: the same number, fraction or text. `1/2` is not `0.5` here."""
     return _by_answer(batch, lambda golds, answer: bool(decide_at_once(golds, answer)))
 
 
@@ -54,8 +55,13 @@ def format_tags(batch: Batch) -> Values:
     return [sum(1 if text.count(tag) == 1 else -1 for tag in tags) / len(tags) for text in batch.completions]
 
 
+def digits(batch: Batch) -> Values:
+    """Share of characters that are digits, 0..1: what a model with random weights can be rewarded for from the start."""
+    return [sum(map(str.isdigit, text)) / max(len(text), 1) for text in batch.completions]
+
+
 REWARDS: dict[str, RewardFunction] = {
-    function.__name__: function for function in (exact_answer, numbers, close_number, has_format, format_tags)
+    function.__name__: function for function in (exact_answer, numbers, close_number, has_format, format_tags, digits)
 }
 
 

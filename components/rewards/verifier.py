@@ -1,9 +1,8 @@
-"""Decides whether a completion's answer is right: at once where that is certain, by math-verify in worker processes
-where it is not.
+"""Decides whether a completion's answer is right: at once where that is certain, by math-verify where it is not.
 
-At once: equal normal forms are right, and between plain numbers the comparison is exact. Everything else is
-math-verify's, with a hard time-out for each comparison. A comparison that cannot be made is not silently wrong: its
-`Score` says so, and `failures` are counted. A question without a gold answer is not scorable.
+At once (at_once.py): equal spellings, plain numbers, fractions, words. Everything else is math-verify's, in worker
+processes and with a hard time-out for each comparison. A comparison that cannot be made is not silently wrong: its
+`Score` says why. A question without a gold answer is not scorable.
 """
 
 from __future__ import annotations
@@ -15,7 +14,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from components.rewards.extract import DEFAULT_TAGS, Tags, extract_answer, normalise, plain_number
+from components.rewards.at_once import decide_at_once
+from components.rewards.extract import DEFAULT_TAGS, Tags, extract_answer
 from components.rewards.pool import TIMEOUT, MathVerifyPool, Outcome, Pair
 
 DEFAULT_TIMEOUT_S = 5.0
@@ -48,20 +48,6 @@ class Score:
     status: Status
     answer: str | None
     error: str = ""
-
-
-def decide_at_once(golds: Sequence[str], answer: str) -> bool | None:
-    """Right or wrong where that needs no computer algebra, else None."""
-    normal, number = normalise(answer), plain_number(answer)
-    all_plain = number is not None
-    for gold in golds:
-        if normal == normalise(gold):
-            return True
-        other = plain_number(gold)
-        if number is not None and other is not None and number == other:
-            return True
-        all_plain = all_plain and other is not None
-    return False if all_plain else None
 
 
 class Verifier:

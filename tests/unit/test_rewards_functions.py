@@ -19,9 +19,11 @@ RIGHT = "<reasoning>37+5</reasoning><answer>42</answer>"
     [
         ("exact_answer", RIGHT, 1.0),
         ("exact_answer", "<answer>42.0</answer>", 1.0),
-        ("exact_answer", "<answer>84/2</answer>", 0.0),
+        ("exact_answer", "<answer>84/2</answer>", 1.0),
+        ("exact_answer", "<answer>\\sqrt{1764}</answer>", 0.0),
         ("exact_answer", "42", 0.0),
         ("numbers", RIGHT, 1.0),
+        ("numbers", "<answer>\\sqrt{1764}</answer>", 1.0),
         ("numbers", "<answer>43</answer>", 0.0),
         ("numbers", "forty-two", 0.0),
         ("close_number", "<answer>38</answer>", 1.0),
