@@ -142,5 +142,19 @@ def test_a_users_function_is_found_by_name(tmp_path: Path) -> None:
     assert rows(tmp_path / "kept")[1]["rewards"] == {"brief": 0.5, "has_format": 0.0}
 
 
+def test_it_needs_no_installed_package_before_the_first_symbolic_answer() -> None:
+    """-S leaves the installed packages out; `exact_answer` is what the tiny presets pay for."""
+    code = (
+        f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
+        "from components.rewards import maxtext_rewards\n"
+        "print(maxtext_rewards.exact_answer([''], ['<answer>4.0</answer>'], answer=['[\"4\"]'], question=['2+2?']))\n"
+    )
+    environment = {"POSTTRAIN_REWARDS": '{"exact_answer": 1.0}'}
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", code], env=environment, capture_output=True, text=True, check=False
+    )
+    assert (done.stdout, done.stderr) == ("[1.0]\n", "")
+
+
 def test_nothing_is_kept_when_nobody_asks(tmp_path: Path) -> None:
     assert train([BATCH], {"POSTTRAIN_ROLLOUTS": ""}) == [[[1.0, 1.0], [0.1, 0.0]]]
