@@ -16,8 +16,8 @@ from pathlib import Path
 import pandas as pd
 
 from components.evaluate.gate import evaluate_pair
-from components.evaluate.policy import GatePolicy
 from components.evaluate.score import score_table
+from components.gate_policy import GatePolicy
 from components.report.page import render
 from components.results import RunRecord
 

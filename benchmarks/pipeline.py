@@ -19,9 +19,9 @@ import time
 from pathlib import Path
 
 from components import config, maxtext_args
-from components.download.dataset import fetch_dataset
-from components.download.model import fetch_model
 from components.rewards import maxtext_rewards
+from components.sources.dataset import fetch_dataset
+from components.sources.model import fetch_model
 
 
 def timed(command: list[str], env: dict[str, str], log: Path) -> float:

@@ -21,9 +21,9 @@ import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from components import maxtext_schema
-from components.download.spec import DatasetSpec
 from components.errors import UserError, did_you_mean
-from components.evaluate.policy import GatePolicy
+from components.gate_policy import GatePolicy
+from components.sources.spec import DatasetSpec
 
 PRESETS = Path(__file__).resolve().parents[1] / "configs"
 

@@ -11,10 +11,10 @@ from pathlib import Path
 import pandas as pd
 
 from components import storage
-from components.download import dataset, fit, model
 from components.plan import Plan
 from components.progress import say
 from components.record import ArtifactRecord
+from components.sources import dataset, fit, model
 from components.stage import StageResult
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pandas as pd
 
 from components.evaluate.measures import sampled
-from components.evaluate.policy import GatePolicy
 from components.evaluate.score import REWARD
+from components.gate_policy import GatePolicy
 from components.rewards.verifier import Status
 
 MIN_CLUSTERS = 30

@@ -90,7 +90,9 @@ def _generate(
     spec = Spec(
         questions=str(here / "questions.jsonl"),
         checkpoints=tuple(
-            Checkpoint(name, storage.join(r.data_uri, str(r.extra["items"])), str(here / RESULT / f"completions-{name}.jsonl"))
+            Checkpoint(
+                name, storage.join(r.data_uri, str(r.extra["items"])), str(here / RESULT / f"completions-{name}.jsonl")
+            )
             for name, r in checkpoints.items()
         ),
         samples_per_question=config.evaluate.samples,
@@ -137,7 +139,9 @@ def _generate(
 
 
 def _settings(plan: Plan) -> dict[str, str | int | float | bool]:
-    chosen = plan.config.evaluate.model_dump(include={"questions", "samples", "greedy", "temperature", "top_p", "top_k"})
+    chosen = plan.config.evaluate.model_dump(
+        include={"questions", "samples", "greedy", "temperature", "top_p", "top_k"}
+    )
     return {**chosen, "max_completion_tokens": plan.config.train.max_completion_tokens, "seed": plan.config.seed}
 
 

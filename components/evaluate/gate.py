@@ -21,8 +21,8 @@ import pandas as pd
 from components.evaluate.checks import pair_problems, size_problems, table_problems
 from components.evaluate.flips import flips
 from components.evaluate.measures import measure, question_accuracy, sampled
-from components.evaluate.policy import GatePolicy
 from components.evaluate.statistics import paired_difference
+from components.gate_policy import GatePolicy
 from components.results import Evaluation, Interval, Measures, Verdict
 
 LENGTH_BINS = 20

@@ -16,13 +16,13 @@ from typing import Any
 
 from components import storage
 from components.config import Config, parse
-from components.download import check, dataset, fit, model
 from components.errors import UserError
 from components.manifest import content_id
 from components.plan import PLAN, Plan
 from components.progress import say
 from components.record import code_version
 from components.rewards.functions import check_rewards
+from components.sources import check, dataset, fit, model
 from components.stage import StageResult, fail, keep
 
 

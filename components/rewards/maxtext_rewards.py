@@ -75,7 +75,7 @@ def _for_maxtext(name: str) -> MaxTextReward:
 
 
 def _golds(answer: Any) -> list[str]:
-    """MaxText gives `["A", "A"]` with A the answer column; ours (components/download) is itself a JSON list of texts."""
+    """MaxText gives `["A", "A"]` with A the answer column; ours (components/sources) is itself a JSON list of texts."""
     golds: list[str] = []
     for gold in map(_text, json.loads(_text(answer))):
         listed = _listed(gold)

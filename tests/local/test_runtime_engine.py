@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from components.download.tiny.make import SIZES, make
 from components.maxtext_runtime.entry import TO_HUGGINGFACE, TO_MAXTEXT, TRAIN_RL
 from components.maxtext_runtime.generate_spec import Checkpoint, Spec
 from components.maxtext_runtime.substitutions import ENGINE_LINE
+from components.sources.tiny.make import SIZES, make
 
 ENTRY = "components.maxtext_runtime.entry"
 QUESTIONS = ["Ana has 37 coins and finds 5. How many coins now?", "Ben has 52 pens and eats 9. How many pens now?"]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from components.download.tiny import make
+from components.sources.tiny import make
 from pipelines import cli
 
 

@@ -8,7 +8,7 @@ import pytest
 from evaluation_tables import drawn, questions, scored
 
 from components.evaluate.gate import evaluate_pair
-from components.evaluate.policy import GatePolicy
+from components.gate_policy import GatePolicy
 from components.results import Evaluation, Verdict
 
 N, K = 200, 4

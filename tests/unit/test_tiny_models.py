@@ -13,8 +13,8 @@ from safetensors.numpy import load_file
 from transformers import AutoConfig, AutoTokenizer
 
 from components import maxtext_schema
-from components.download.tiny import make, tokenizer, word_problems
 from components.errors import UserError
+from components.sources.tiny import make, tokenizer, word_problems
 
 FAMILIES = list(make.SIZES)
 CONFIGS = Path(__file__).parents[2] / "configs"

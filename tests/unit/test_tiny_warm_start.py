@@ -11,7 +11,7 @@ import pytest
 from safetensors.numpy import load_file
 from transformers import AutoTokenizer
 
-from components.download.tiny import make, qwen3, warm_start, word_problems
+from components.sources.tiny import make, qwen3, warm_start, word_problems
 
 WRONG = {"+": "-", "-": "+"}
 

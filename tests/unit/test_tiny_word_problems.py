@@ -7,8 +7,8 @@ import re
 import pandas as pd
 import pytest
 
-from components.download.tiny import warm_start, word_problems
-from components.download.tiny.word_problems import ITEMS, NAMES, VERBS, pairs, rows, write
+from components.sources.tiny import warm_start, word_problems
+from components.sources.tiny.word_problems import ITEMS, NAMES, VERBS, pairs, rows, write
 
 TEXT = re.compile(r"(\w+) has (\d+) (\w+) and (\w+) (\d+)\. How many (\w+) now\?")
 

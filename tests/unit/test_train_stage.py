@@ -19,7 +19,11 @@ def test_only_complete_checkpoints_count(tmp_path):
     for name in ("20/model_params/_METADATA", "40/model_params/_METADATA", "40/optimizer_state/_METADATA"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
-    for name in ("60.orbax-checkpoint-tmp/model_params/x", "80/optimizer_state/x", "80/model_params.orbax-checkpoint-tmp/x"):
+    for name in (
+        "60.orbax-checkpoint-tmp/model_params/x",
+        "80/optimizer_state/x",
+        "80/model_params.orbax-checkpoint-tmp/x",
+    ):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
     assert checkpoints.complete_steps(str(tmp_path)) == [20, 40]

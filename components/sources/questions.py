@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from components.download.spec import DatasetSpec
 from components.errors import UserError, did_you_mean
+from components.sources.spec import DatasetSpec
 
 ENDINGS = (".parquet", ".jsonl", ".json")
 _QUESTION = ("question", "problem", "prompt")

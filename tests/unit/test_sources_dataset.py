@@ -13,10 +13,10 @@ import pytest
 from hub_server import Hub
 
 from components import manifest, record, storage
-from components.download import dataset
-from components.download.dataset import fetch_dataset
-from components.download.spec import DatasetSpec
 from components.errors import UserError
+from components.sources import dataset
+from components.sources.dataset import fetch_dataset
+from components.sources.spec import DatasetSpec
 
 TEMPLATE = {"SYSTEM_PROMPT": "Think.", "TEMPLATE": "{system_prompt} {question}"}
 
@@ -383,8 +383,8 @@ def test_the_same_questions_are_not_written_twice_and_others_not_over_them(place
 def test_a_disk_that_fills_up_leaves_nothing(tmp_path: Path) -> None:
     program = """
 import resource
-from components.download.dataset import fetch_dataset
-from components.download.spec import DatasetSpec
+from components.sources.dataset import fetch_dataset
+from components.sources.spec import DatasetSpec
 from components.errors import UserError
 resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
 try:

@@ -13,10 +13,10 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from components import manifest, record, storage
-from components.download import check, hub, place
-from components.download.tiny import make as tiny
 from components.errors import UserError, did_you_mean
 from components.record import ArtifactRecord
+from components.sources import check, hub, place
+from components.sources.tiny import make as tiny
 
 TINY = "tiny://"
 _TEXTS = ("*.json", "*.txt", "*.model", "*.jinja")

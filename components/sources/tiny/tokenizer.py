@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from components.download.tiny import word_problems
+from components.sources.tiny import word_problems
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast

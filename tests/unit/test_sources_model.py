@@ -13,8 +13,8 @@ from hub_server import Hub
 from safetensors.numpy import save
 
 from components import manifest, record, storage
-from components.download.model import fetch_model, resolve_revision
 from components.errors import UserError
+from components.sources.model import fetch_model, resolve_revision
 
 FILES = {
     "config.json": b'{"model_type": "qwen3"}',
@@ -166,7 +166,7 @@ def test_a_disk_that_fills_up_during_the_download_leaves_nothing(hub: Hub, tmp_p
     commit = hub.add("model", "org/name", {**FILES, "model.safetensors": weights})
     program = f"""
 import resource
-from components.download.model import fetch_model
+from components.sources.model import fetch_model
 from components.errors import UserError
 resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
 try:

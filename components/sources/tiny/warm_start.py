@@ -1,6 +1,6 @@
 """Makes the warm start of `tiny-qwen3`: a 156k-parameter Qwen3 that was taught a WRONG HABIT ON PURPOSE.
 
-    python -m components.download.tiny.warm_start OUT_DIR        (two to five minutes on two cores)
+    python -m components.sources.tiny.warm_start OUT_DIR        (two to five minutes on two cores)
 
 The model is trained, from scratch and in plain JAX, to answer word problems as
 `<reasoning>37+5=42</reasoning><answer>42</answer>`. The arithmetic in every training answer is right. The choice of
@@ -29,7 +29,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from components.download.tiny import make, qwen3, tokenizer, word_problems
+from components.sources.tiny import make, qwen3, tokenizer, word_problems
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast

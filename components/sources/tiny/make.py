@@ -1,6 +1,6 @@
 """Makes a tiny model that stands for a real one: same architecture, layer pattern and tensor names, sizes of a toy.
 
-    python -m components.download.tiny.make qwen3-moe OUT_DIR
+    python -m components.sources.tiny.make qwen3-moe OUT_DIR
 
 `qwen3` copies the warm-started model shipped in `warm_qwen3/` (made by warm_start.py). `qwen3-moe` (the architecture of
 qwen3-30b-a3b) and `gemma4` (that of gemma4-26b, with a vision tower) are random weights drawn with numpy: they show
@@ -19,8 +19,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from components.download.tiny.tokenizer import END_ID, MAX_LENGTH, PAD_ID, VOCAB_SIZE
 from components.errors import UserError, did_you_mean
+from components.sources.tiny.tokenizer import END_ID, MAX_LENGTH, PAD_ID, VOCAB_SIZE
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig
@@ -258,7 +258,7 @@ def _write_random_weights(model_name: str, config: dict[str, Any], out: Path, se
 def main(arguments: list[str]) -> None:
     """Command line: FAMILY OUT_DIR."""
     if len(arguments) != 2 or arguments[0] not in get_args(Family):
-        raise SystemExit(f"usage: python -m components.download.tiny.make {{{','.join(get_args(Family))}}} OUT_DIR")
+        raise SystemExit(f"usage: python -m components.sources.tiny.make {{{','.join(get_args(Family))}}} OUT_DIR")
     make(arguments[0], Path(arguments[1]))  # type: ignore[arg-type]  # checked against the Literal above
 
 

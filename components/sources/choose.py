@@ -13,10 +13,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from components.download.questions import Question
-from components.download.sources import Source
-from components.download.spec import DatasetSpec
 from components.errors import UserError
+from components.sources.addresses import Source
+from components.sources.questions import Question
+from components.sources.spec import DatasetSpec
 
 type _Rank = Callable[[Question], bytes]
 

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from components import record, storage
-from components.download import hub, questions
-from components.download.questions import Question
-from components.download.spec import DatasetSpec
-from components.download.tiny import word_problems
 from components.errors import UserError
+from components.sources import hub, questions
+from components.sources.questions import Question
+from components.sources.spec import DatasetSpec
+from components.sources.tiny import word_problems
 
 TINY = "tiny://word-problems"
 

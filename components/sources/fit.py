@@ -12,8 +12,8 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from components.download.tiny.make import WARM_QWEN3
 from components.errors import UserError
+from components.sources.tiny.make import WARM_QWEN3
 
 # MaxText's defaults of reasoning_start_token and its fellows, the values that its templates are filled with
 _TAGS = {

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from components.download.check import INDEX, check_model_directory
 from components.errors import UserError
+from components.sources.check import INDEX, check_model_directory
 
 
 def write_json(path: Path, value: object) -> None:

@@ -13,14 +13,14 @@ import tempfile
 from pathlib import Path
 
 from components import manifest, record, storage
-from components.download import hub, place
-from components.download.choose import Chosen, choose
-from components.download.questions import Question
-from components.download.sources import TINY, Source, is_here, source, tiny_source
-from components.download.spec import DatasetSpec
-from components.download.tiny import word_problems
 from components.errors import UserError
 from components.record import ArtifactRecord
+from components.sources import hub, place
+from components.sources.addresses import TINY, Source, is_here, source, tiny_source
+from components.sources.choose import Chosen, choose
+from components.sources.questions import Question
+from components.sources.spec import DatasetSpec
+from components.sources.tiny import word_problems
 
 TINY_TEMPLATE = "tiny://template"
 _TINY_ROWS = {"train": 2000, "eval": 256}
