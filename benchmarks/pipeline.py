@@ -54,10 +54,8 @@ def by_hand(chosen: config.Config, where: Path) -> dict[str, float]:
             run_name="grpo",
             output=str(trained),
             parameters=str(base / "0" / "items"),
-            tokenizer=model,
-            train_file=f"{data}/train.parquet",
-            eval_file=f"{data}/eval.parquet",
-            template=f"{data}/template.json",
+            model=model,
+            dataset=data,
             reward_file=str(Path(maxtext_rewards.__file__)),
         ),
         "to_huggingface": maxtext_args.to_huggingface(

@@ -82,28 +82,37 @@ def train_rl(
     run_name: str,
     output: str,
     parameters: str,
-    tokenizer: str,
-    train_file: str,
-    eval_file: str,
-    template: str,
+    model: str,
+    dataset: str,
     reward_file: str,
 ) -> list[str]:
-    """Arguments of GRPO training; checkpoints go to `<output>/<run_name>/checkpoints/actor/<step>/`."""
+    """Arguments of GRPO training; checkpoints go to `<output>/<run_name>/checkpoints/actor/<step>/`.
+
+    Args:
+        config: the preset.
+        rl_yml: MaxText's configuration file of the trainer.
+        run_name: folder below `output`.
+        output: where the trainer writes.
+        parameters: the weights to begin with, an Orbax folder.
+        model: the Hugging Face directory, for its tokenizer.
+        dataset: the folder with `train.parquet`, `eval.parquet` and `template.json`.
+        reward_file: the Python file that MaxText asks for the reward functions.
+    """
     train = config.train
     values: dict[str, Any] = {
         "run_name": run_name,
         "base_output_directory": output,
         "model_name": config.model.name,
         "load_parameters_path": parameters,
-        "tokenizer_path": tokenizer,
+        "tokenizer_path": model,
         "tokenizer_type": "huggingface",
-        "data_template_path": template,
+        "data_template_path": f"{dataset}/template.json",
         # the files decide; the name only picks special treatment inside MaxText, which the download stage has done
         # already
         "dataset_name": "parquet",
         "eval_dataset_name": "parquet",
-        "hf_train_files": train_file,
-        "hf_eval_files": eval_file,
+        "hf_train_files": f"{dataset}/train.parquet",
+        "hf_eval_files": f"{dataset}/eval.parquet",
         "train_split": "train",
         "eval_split": "train",
         "data_shuffle_seed": config.seed,

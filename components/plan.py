@@ -7,11 +7,13 @@ local paths.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
 from components import storage
 from components.config import Config
+from components.record import ArtifactRecord
 
 PLAN = "plan.json"
 
@@ -46,6 +48,17 @@ class Plan(BaseModel):
     def read(path: str | Path) -> Plan:
         """Reads the plan that `prepare` wrote."""
         return Plan.model_validate_json(Path(path).read_text())
+
+    def record(self, base: ArtifactRecord, **particulars: Any) -> ArtifactRecord:
+        """A record of this run for something that descends from `base`; `particulars` are the fields that differ."""
+        return ArtifactRecord(
+            run_id=self.run_id,
+            code_version=self.code_version,
+            config_sha256=self.config_sha256,
+            base_model_id=base.base_model_id,
+            base_model_revision=base.base_model_revision,
+            **particulars,
+        )
 
     def stage_dir(self, stage: str) -> str:
         """Where a stage of this run writes."""

@@ -55,17 +55,12 @@ def _damage(directory: str) -> str | None:
 
 
 def _record(plan: Plan, model: ArtifactRecord) -> ArtifactRecord:
-    return ArtifactRecord(
+    return plan.record(
+        model,
         kind="maxtext-checkpoint",
         format="orbax",
-        base_model_id=model.base_model_id,
-        base_model_revision=model.base_model_revision,
         step=0,
-        run_id=plan.run_id,
         parent_uris=[model.data_uri],
         data_uri=plan.converted_dir,
-        code_version=plan.code_version,
-        image="local",
-        config_sha256=plan.config_sha256,
         extra={"items": "0/items", "identity": plan.converted_id, "maxtext": importlib.metadata.version("maxtext")},
     )

@@ -110,10 +110,8 @@ def _generate(
         run_name="evaluate",
         output=str(here),
         parameters=spec.checkpoints[0].load_parameters_path,
-        tokenizer=model.data_uri,
-        train_file=storage.join(dataset.data_uri, "train.parquet"),
-        eval_file=storage.join(dataset.data_uri, "eval.parquet"),
-        template=storage.join(dataset.data_uri, "template.json"),
+        model=model.data_uri,
+        dataset=dataset.data_uri,
         reward_file=str(Path(maxtext_rewards.__file__)),
     )
     workload = Workload(
@@ -164,17 +162,13 @@ def _record(
     result: Path,
     found: Evaluation,
 ) -> ArtifactRecord:
-    made = ArtifactRecord(
+    made = plan.record(
+        checkpoint,
         kind="evaluation",
         format="jsonl",
-        base_model_id=checkpoint.base_model_id,
-        base_model_revision=checkpoint.base_model_revision,
         step=trained.step,
-        run_id=plan.run_id,
         parent_uris=[checkpoint.data_uri, trained.data_uri, dataset.data_uri],
         data_uri=str(result),
-        code_version=plan.code_version,
-        config_sha256=plan.config_sha256,
         extra={"verdict": str(found.verdict), **_metrics(found)},
     )
     record.write(made, result)

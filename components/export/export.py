@@ -57,17 +57,13 @@ def export(plan: Plan, trained: ArtifactRecord, model: ArtifactRecord, evaluatio
         raise WorkloadError("export", f"The exported model is not usable: {error}.") from error
     found = Evaluation.model_validate_json(storage.read_text(storage.join(evaluation.data_uri, "evaluation.json")))
     (directory / "README.md").write_text(model_card(plan, found))
-    made = ArtifactRecord(
+    made = plan.record(
+        trained,
         kind="hf-model",
         format="safetensors",
-        base_model_id=trained.base_model_id,
-        base_model_revision=trained.base_model_revision,
         step=trained.step,
-        run_id=plan.run_id,
         parent_uris=[trained.data_uri, model.data_uri],
         data_uri=str(directory),
-        code_version=plan.code_version,
-        config_sha256=plan.config_sha256,
         extra={"verdict": str(found.verdict), "tensors": contents.tensors, "tensors_from_source": added},
     )
     record.write(made, directory)

@@ -1,5 +1,4 @@
-"""Report: the page and `run.json`, from what the stages before it left. In: a `Plan`. Out: the page as HTML artifact.
-"""
+"""Report: the page and `run.json`, from what the stages before it left. In: a `Plan`. Out: the page as HTML artifact."""
 
 from __future__ import annotations
 

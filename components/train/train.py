@@ -78,10 +78,8 @@ def _run(
         run_name=RUN_NAME,
         output=str(here),
         parameters=storage.join(checkpoint.data_uri, str(checkpoint.extra["items"])),
-        tokenizer=model.data_uri,
-        train_file=storage.join(dataset.data_uri, "train.parquet"),
-        eval_file=storage.join(dataset.data_uri, "eval.parquet"),
-        template=storage.join(dataset.data_uri, "template.json"),
+        model=model.data_uri,
+        dataset=dataset.data_uri,
         reward_file=str(Path(maxtext_rewards.__file__)),
     )
     workload = Workload(
@@ -135,32 +133,20 @@ def _result(
     plan: Plan, checkpoint: ArtifactRecord, dataset: ArtifactRecord, last: Path, kept: Path, training: Training
 ) -> StageResult:
     points = training.curve
-    common = {
-        "base_model_id": checkpoint.base_model_id,
-        "base_model_revision": checkpoint.base_model_revision,
-        "step": int(last.name),
-        "run_id": plan.run_id,
-        "code_version": plan.code_version,
-        "image": "local",
-        "config_sha256": plan.config_sha256,
-    }
-    trained = ArtifactRecord(
+    parents = [checkpoint.data_uri, dataset.data_uri]
+    step = training.last_step
+    trained = plan.record(
+        checkpoint,
         kind="rl-checkpoint",
         format="orbax",
-        parent_uris=[checkpoint.data_uri, dataset.data_uri],
+        step=step,
+        parent_uris=parents,
         data_uri=str(last),
         extra={"items": checkpoints.PARAMETERS},
-        **common,
     )
     record.write(trained, trained.data_uri)
     write_manifest(trained.data_uri)
-    made = ArtifactRecord(
-        kind="rollouts",
-        format="jsonl",
-        parent_uris=[checkpoint.data_uri, dataset.data_uri],
-        data_uri=str(kept),
-        **common,
-    )
+    made = plan.record(checkpoint, kind="rollouts", format="jsonl", step=step, parent_uris=parents, data_uri=str(kept))
     record.write(made, made.data_uri)
     metrics = {"reward_first": points[0].reward, "reward_last": points[-1].reward} if points else {}
     return StageResult(

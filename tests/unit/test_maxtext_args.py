@@ -14,10 +14,8 @@ PLACES = {
     "run_name": "grpo",
     "output": "o",
     "parameters": "p",
-    "tokenizer": "t",
-    "train_file": "a",
-    "eval_file": "b",
-    "template": "c",
+    "model": "m",
+    "dataset": "d",
     "reward_file": "r",
 }
 
