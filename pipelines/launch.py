@@ -11,10 +11,18 @@ from components.plan import Plan
 from components.prepare import prepare
 from pipelines import registry
 
+_PATHS = (
+    ("model", "source"),
+    ("data", "train"),
+    ("data", "evaluation"),
+    ("data", "template"),
+    ("train", "reward_file"),
+)
+
 
 def fresh_plan(preset: str, overrides: Sequence[str], output: str | None, store: str | None) -> Plan:
     """Returns the plan of a run that has not begun; every check that needs no spending is done."""
-    the_config = config.load(preset, overrides)
+    the_config = anchored(config.load(preset, overrides))
     run_id = prepare.new_run_id(the_config.preset)
     return prepare.make_plan(
         the_config,
@@ -23,6 +31,16 @@ def fresh_plan(preset: str, overrides: Sequence[str], output: str | None, store:
         store=str(Path(store or the_config.store or "store").absolute()),
         where="local",
     )
+
+
+def anchored(the_config: config.Config) -> config.Config:
+    """The configuration with local paths made absolute: stages and a later resume may start in another directory."""
+    tree = the_config.model_dump(mode="json")
+    for section, key in _PATHS:
+        path = tree[section][key]
+        if path and "://" not in path:
+            tree[section][key] = str(Path(path).absolute())
+    return config.parse(tree)
 
 
 def resumed_plan(run: str, preset: str | None, overrides: Sequence[str], store: str) -> Plan:
