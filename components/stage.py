@@ -8,6 +8,7 @@ code 1. Anything else keeps its traceback, then the same last line.
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 import traceback
@@ -91,8 +92,11 @@ def fill(outputs: Mapping[str, Any], result: StageResult) -> None:
             raise AssertionError(f"the work made nothing for the output '{name}'")
 
 
-def fail(run_dir: str, stage: str, error: Exception) -> NoReturn:
-    """Prints the evidence and the reason of a failure, keeps them, and ends the process with exit code 1."""
+def fail(run_dir: str | None, stage: str, error: Exception) -> NoReturn:
+    """Prints the evidence and the reason of a failure and ends the process with exit code 1.
+
+    They are kept in the run's directory, unless there is none that is this run's own.
+    """
     said = " ".join(str(error).split())
     failure = Failure(
         stage=stage,
@@ -100,7 +104,9 @@ def fail(run_dir: str, stage: str, error: Exception) -> NoReturn:
         evidence=list(error.evidence) if isinstance(error, WorkloadError) else [],
         users_mistake=isinstance(error, UserError),
     )
-    storage.write_text(storage.join(run_dir, "failure.json"), failure.model_dump_json(indent=1))
+    if run_dir is not None:
+        with contextlib.suppress(UserError):  # a full disk must not hide why the stage failed
+            storage.write_text(storage.join(run_dir, "failure.json"), failure.model_dump_json(indent=1))
     for line in failure.evidence:
         print(f"  {line}")
     print(f"{FAILURE}{stage}: {failure.reason}", flush=True)

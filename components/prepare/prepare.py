@@ -136,7 +136,7 @@ def prepare_stage(*, config: str, overrides: str, job_id: str, run_id: str, outp
             where="pipeline",
         )
     except UserError as error:
-        fail(run_dir, "prepare", error)
+        fail(None, "prepare", error)
     storage.write_text(storage.join(run_dir, PLAN), the_plan.model_dump_json(indent=1))
     Path(plan.path).parent.mkdir(parents=True, exist_ok=True)
     Path(plan.path).write_text(the_plan.model_dump_json(indent=1))
