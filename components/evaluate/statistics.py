@@ -7,13 +7,14 @@ The interval of a difference is a clustered bootstrap, and differs from the plai
 because simulation showed that the plain one promotes models that are no better (benchmarks/coverage.py):
 
 1. It is studentised and symmetric (Hall 1988, "On symmetric bootstrap confidence intervals"). With several samples per
-   question most differences are 0 and a few are large; a percentile interval leans towards the side where the large
-   ones happen to be, which made 3.3 % instead of 2.5 % false promotions. Dividing each resampled mean by its own
-   standard error takes that away. 2. It is smoothed. Two checkpoints that hardly differ disagree on a handful of
-   questions. Four of four in favour happen by chance once in sixteen, but no resample of those four can go the other
-   way, so the plain interval lies above 0. Two clusters of average size are added, in one of which a single sample got
-   better and in the other worse, as Bonett and Price (2012, "Adjusted Wald confidence interval for a difference of
-   binomial proportions based on paired data") add one to each of the two discordant counts.
+   question most differences are 0 and a few are large; a percentile interval leans towards the side where the large ones
+   happen to be, and promoted more than 3 % where it should promote 2.5 %. Dividing each resampled mean by its own
+   standard error takes that away.
+2. It is smoothed. Two checkpoints that hardly differ disagree on a handful of questions. Four of four in favour happen by
+   chance once in sixteen, but no resample of those four can go the other way, so the plain interval lies above 0. Two
+   clusters of average size are added, in one of which a single sample got better and in the other worse, as Bonett and
+   Price (2012, "Adjusted Wald confidence interval for a difference of binomial proportions based on paired data") add one
+   to each of the two discordant counts.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from benchmarks.coverage import simulate
+from benchmarks.coverage import Case, simulate
 from components.evaluate.statistics import (
     detectable_difference,
     paired_difference,
@@ -22,7 +22,7 @@ from components.evaluate.statistics import (
 )
 def test_intervals_cover_and_no_effect_is_not_promoted(n: int, accuracy: float, samples: int, delta: float) -> None:
     """benchmarks/coverage.py has the whole grid."""
-    found = simulate(n, accuracy, samples, delta, simulations=2000, resamples=1000, seed=0)
+    found = simulate(Case(n, accuracy, samples, delta), simulations=2000, seed=0)
     assert 0.93 <= found.coverage <= 0.97
     assert delta or found.above_zero <= 0.03
 
@@ -98,7 +98,7 @@ def test_the_interval_of_a_rate_widens_with_clusters_and_narrows_with_samples() 
 
 def test_power_agrees_with_simulation() -> None:
     n = required_questions(0.05, 0.7, samples=4)
-    assert 0.76 <= simulate(n, 0.7, 4, 0.05, simulations=400, resamples=500, seed=1).above_zero <= 0.92
+    assert 0.76 <= simulate(Case(n, 0.7, 4, 0.05), simulations=400, resamples=500, seed=1).above_zero <= 0.92
     assert detectable_difference(n, 0.7, samples=4) == pytest.approx(0.05, rel=0.01)
 
 
