@@ -20,7 +20,7 @@ HEAD = """\
 A preset is a YAML file that says only what differs from the defaults below; `configs/tiny-qwen3.yaml` is a good one to
 copy. Run your own by its path: `posttrain run mine.yaml`. Any key can be changed for one run with `--set`, for example
 `--set train.steps=40`. An unknown key is an error that names the nearest valid one, and every setting under `maxtext:`
-is checked against the MaxText that is installed.
+is checked against the MaxText that is installed. [evaluation.md](evaluation.md) shows questions and rewards of your own.
 
 | key | default | what |
 |---|---|---|

@@ -201,7 +201,10 @@ def load(preset: str, overrides: Iterable[str] = ()) -> Config:
     """Returns the configuration of a preset (a shipped name or the path of a YAML file) with `key=value` overrides
     applied.
     """
-    path = Path(preset) if preset.endswith((".yaml", ".yml")) else PRESETS / f"{preset}.yaml"
+    own = preset.endswith((".yaml", ".yml"))
+    path = Path(preset) if own else PRESETS / f"{preset}.yaml"
+    if own and not path.is_file():
+        raise UserError(f"There is no file {preset}: check the path of your preset.")
     if not path.is_file():
         raise UserError(
             f"There is no preset '{preset}'.{did_you_mean(preset, preset_names())} `posttrain presets` lists them."
@@ -213,6 +216,10 @@ def load(preset: str, overrides: Iterable[str] = ()) -> Config:
     if not isinstance(tree, dict):
         raise UserError(
             f"{path.name} holds no configuration: it must be a mapping of keys, as in configs/tiny-qwen3.yaml."
+        )
+    if "pipelineInfo" in tree:
+        raise UserError(
+            f"{path.name} is a compiled pipeline, not a preset: upload it to KFP or Vertex, or run its preset."
         )
     return parse({"preset": path.stem, **tree}, overrides)
 

@@ -28,6 +28,7 @@ class Plan(BaseModel):
       model_revision: the commit (hub), content hash (local directory) or recipe hash (tiny) of the source.
       converted_id: identity of the converted weights; same identity, same path, no second conversion.
       attempt: 1 for a fresh run, one more with every resume.
+      started, attempt_started: UTC, ISO 8601, of the first and of this attempt.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -42,6 +43,7 @@ class Plan(BaseModel):
     converted_id: str
     attempt: int = 1
     started: str
+    attempt_started: str
     where: str = "local"
 
     @staticmethod

@@ -134,13 +134,15 @@ class Training(Record):
 class Parity(Record):
     """How far the exported directory is from the trained checkpoint.
 
-    Logits on fixed token ids: `range` is the largest |logit|, `tolerance` a fraction of it. `max_abs_parameter_diff`
-    compares parameters after a round trip; it is 0 for a lossless export. `method` says where the second logits come
-    from.
+    Logits on fixed token ids: `range` is the largest |logit|, `tolerance` a fraction of it. `max_abs_diff` is that of
+    the export itself. `max_abs_diff_hf` is as Hugging Face computes logits, without MaxText's rounding of a tied
+    unembedding to bfloat16; `argmax_agreement` goes with it. `max_abs_parameter_diff` compares parameters after a round
+    trip; it is 0 for a lossless export. `method` says where the second logits come from.
     """
 
     method: str
     max_abs_diff: float
+    max_abs_diff_hf: float
     max_abs_parameter_diff: float
     range: float
     argmax_agreement: float
@@ -159,7 +161,7 @@ class StageRecord(Record):
 
 
 class RunRecord(Record):
-    """`run.json`: all that a script needs to know about a run."""
+    """`run.json`: all that a script needs to know about a run. `seconds` are those of the attempt that wrote it."""
 
     run_id: str
     preset: str
@@ -167,6 +169,7 @@ class RunRecord(Record):
     code_version: str
     status: str
     started: str
+    attempt: int = 1
     seconds: float
     where: str
     engine: str

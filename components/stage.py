@@ -46,6 +46,7 @@ class Failure(BaseModel):
 
     stage: str
     reason: str
+    seconds: float = 0.0
     evidence: list[str] = []
     users_mistake: bool = False
 
@@ -62,10 +63,12 @@ def run_stage(
             the_plan, **{name: ArtifactRecord.from_flat(artifact.metadata) for name, artifact in inputs.items()}
         )
     except (UserError, WorkloadError) as error:
-        fail(the_plan.run_dir, stage, error)
+        fail(the_plan.run_dir, stage, error, time.monotonic() - started)
+    except (KeyboardInterrupt, SystemExit):
+        fail(the_plan.run_dir, stage, WorkloadError(stage, "It was interrupted."), time.monotonic() - started)
     except Exception as error:  # a fault of ours: its traceback, then the line that `posttrain status` looks for
         traceback.print_exc()
-        fail(the_plan.run_dir, stage, error)
+        fail(the_plan.run_dir, stage, error, time.monotonic() - started)
     seconds = time.monotonic() - started
     fill(outputs, result)
     keep(the_plan.run_dir, stage, seconds, result)
@@ -92,7 +95,7 @@ def fill(outputs: Mapping[str, Any], result: StageResult) -> None:
             raise AssertionError(f"the work made nothing for the output '{name}'")
 
 
-def fail(run_dir: str | None, stage: str, error: Exception) -> NoReturn:
+def fail(run_dir: str | None, stage: str, error: Exception, seconds: float = 0.0) -> NoReturn:
     """Prints the evidence and the reason of a failure and ends the process with exit code 1.
 
     They are kept in the run's directory, unless there is none that is this run's own.
@@ -100,6 +103,7 @@ def fail(run_dir: str | None, stage: str, error: Exception) -> NoReturn:
     said = " ".join(str(error).split())
     failure = Failure(
         stage=stage,
+        seconds=round(seconds, 1),
         reason=said if isinstance(error, UserError | WorkloadError) else f"{type(error).__name__}: {said}",
         evidence=list(error.evidence) if isinstance(error, WorkloadError) else [],
         users_mistake=isinstance(error, UserError),

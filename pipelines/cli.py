@@ -60,10 +60,17 @@ def plan(preset: str, overrides: tuple[str, ...]) -> None:
 
     PRESET is one of `posttrain presets`, or the path of a YAML file.
     """
+    from pipelines import bytecode
+
+    bytecode.keep()
+
     from components import config
+    from components.prepare.prepare import check_inputs
     from pipelines.preview import preview
 
-    click.echo(preview(config.load(preset, overrides)))
+    chosen = config.load(preset, overrides)
+    check_inputs(chosen)
+    click.echo(preview(chosen))
 
 
 @app.command()
@@ -103,7 +110,13 @@ def run(
 
     click.echo(f"{the_plan.run_id} -> {the_plan.run_dir}")
     registry.add(the_plan)
-    record = local.run(the_plan, compile_yaml(the_plan.config), Console(verbose=verbose))
+    try:
+        record = local.run(the_plan, compile_yaml(the_plan.config), Console(verbose=verbose))
+    except KeyboardInterrupt:
+        click.echo(
+            f"\nStopped. `posttrain run --resume {the_plan.run_id}` continues from the latest complete checkpoint."
+        )
+        sys.exit(1)
     click.echo(closing_line(record))
     sys.exit(local.exit_code(the_plan, record))
 
@@ -111,16 +124,23 @@ def run(
 @app.command("compile")
 @preset_argument
 @set_option
-@click.option("-o", "--output", metavar="FILE", help="File to write.  [default: <preset>.yaml]")
+@click.option("-o", "--output", metavar="FILE", help="File to write.  [default: <preset>.pipeline.yaml]")
 def compile_(preset: str, overrides: tuple[str, ...], output: str | None) -> None:
     """Write the pipeline of PRESET as YAML for Vertex AI and KFP."""
+    from pipelines import bytecode
+
+    bytecode.keep()
+
     from components import config
+    from components.component import IMAGE
     from pipelines.compile import compile_yaml
 
     the_config = config.load(preset, overrides)
-    target = Path(output or f"{the_config.preset}.yaml")
+    target = Path(output or f"{the_config.preset}.pipeline.yaml")
     target.write_text(compile_yaml(the_config))
     click.echo(str(target))
+    if "/PROJECT/" in IMAGE:
+        click.echo(f"Its image {IMAGE} is a placeholder: set POSTTRAIN_IMAGE to yours before you compile.", err=True)
 
 
 @app.command()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 from components import config
@@ -57,4 +58,5 @@ def resumed_plan(run: str, preset: str | None, overrides: Sequence[str], store: 
     if entry.status == "succeeded":
         raise UserError(f"The run {entry.run_id} has succeeded: there is nothing to continue. Start a new run instead.")
     plan = registry.read_plan(entry.run_dir)
-    return plan.model_copy(update={"attempt": plan.attempt + 1})
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    return plan.model_copy(update={"attempt": plan.attempt + 1, "attempt_started": now})

@@ -4,9 +4,15 @@
 
 from __future__ import annotations
 
-from components.progress import duration
+import contextlib
+from pathlib import Path
+
+from components.progress import MARK, duration
+from components.report.assemble import assemble
 from components.results import RunRecord
-from pipelines.registry import Entry
+from pipelines.registry import Entry, read_plan
+
+_TAIL_BYTES = 200_000
 
 
 def closing_line(record: RunRecord) -> str:
@@ -34,21 +40,36 @@ def listing(entries: list[Entry]) -> str:
     """One line per run."""
     if not entries:
         return "No runs yet. Start with `posttrain run tiny-qwen3`."
-    return "\n".join(
-        f"{e.run_id:<44} {e.status:<10} {verdict_line(e.record) if e.record else ''}".rstrip() for e in entries
-    )
+    return "\n".join(f"{e.run_id:<44} {e.status:<10} {_outcome(e)}".rstrip() for e in entries)
+
+
+def _outcome(entry: Entry) -> str:
+    if entry.record is None:
+        return ""
+    return verdict_line(entry.record) if entry.status == "succeeded" else str(entry.record.error or "")
 
 
 def describe(entry: Entry) -> str:
-    """How a run is doing: its state, its stages, and the reason if it failed."""
+    """How a run is doing: its state, its stages, where it is, and the reason if it failed."""
     lines = [f"{entry.run_id}: {entry.status}", f"directory: {entry.run_dir}"]
-    record = entry.record
-    if record is None:
-        if entry.status == "stopped":
-            lines.append(f"It ended without a result. `posttrain run --resume {entry.run_id}` continues it.")
-        return "\n".join(lines)
+    record = entry.record or assemble(read_plan(entry.run_dir), status=entry.status, seconds=0.0)
     lines += [f"  {s.name:<10} {s.status:<10} {duration(s.seconds):>12}  {s.note}" for s in record.stages]
-    lines.append(verdict_line(record) if record.status == "succeeded" else f"failed: {record.error}")
-    if record.status != "succeeded":
-        lines.append(f"`posttrain run --resume {entry.run_id}` continues it.")
+    if entry.status == "succeeded":
+        lines += [verdict_line(record), f"report: {record.report_uri}"]
+    elif entry.status == "running":
+        lines.append(f"now: {_latest(entry.run_dir)}")
+    else:
+        lines.append(f"{entry.status}: {record.error}" if record.error else f"last: {_latest(entry.run_dir)}")
+        lines.append(f"`posttrain run --resume {entry.run_id}` continues it; log.txt in its directory has every line.")
     return "\n".join(lines)
+
+
+def _latest(run_dir: str) -> str:
+    """The newest line of progress in the run's log."""
+    log = Path(run_dir) / "log.txt"
+    with contextlib.suppress(FileNotFoundError), log.open("rb") as stream:
+        stream.seek(max(0, log.stat().st_size - _TAIL_BYTES))
+        for line in reversed(stream.read().decode(errors="replace").splitlines()):
+            if line.strip().startswith(MARK):
+                return line.strip()[len(MARK) :].replace("] ", ": ", 1)
+    return "nothing yet"

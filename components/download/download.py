@@ -14,7 +14,7 @@ from components import storage
 from components.plan import Plan
 from components.progress import say
 from components.record import ArtifactRecord
-from components.sources import dataset, fit, model
+from components.sources import dataset, fit, model, sizes
 from components.stage import StageResult
 
 
@@ -32,6 +32,7 @@ def download(plan: Plan) -> StageResult:
         need_eval=config.evaluate.questions,
         **stamp,
     )
+    sizes.check(plan.model_dir, config.model.name, config.model.sizes)
     check_fit(plan, questions)
     return StageResult(
         records={"model": fetched, "dataset": questions},

@@ -109,17 +109,16 @@ def decide(
         return Verdict.INVALID, list(problems)
     against = _against(base, champion, policy)
     costs = [sentence for one in against for sentence in _costs(after, one, policy)]
-    note = [] if champion or policy.compare_with == "base" else ["There is no champion yet: the base was to be beaten."]
     if any(one.delta.ci_high < 0 for one in against):
         worst_first = sorted(against, key=lambda one: one.delta.ci_high)
-        return Verdict.REJECT, [*map(_tell, worst_first), *costs, *note]
+        return Verdict.REJECT, [*map(_tell, worst_first), *costs]
     least_first = [_tell(one) for one in sorted(against, key=lambda one: one.delta.ci_low)]
     if any(one.delta.ci_low <= policy.min_delta for one in against):
         asked = f"a gain of more than {_points(policy.min_delta)} points" if policy.min_delta else "a gain"
-        return Verdict.HOLD, [f"{least_first[0]} That does not show {asked}.", *least_first[1:], *costs, *note]
+        return Verdict.HOLD, [f"{least_first[0]} That does not show {asked}.", *least_first[1:], *costs]
     if costs:
-        return Verdict.HOLD, [*costs, *least_first, *note]
-    return Verdict.PROMOTE, [*least_first, *note]
+        return Verdict.HOLD, [*costs, *least_first]
+    return Verdict.PROMOTE, least_first
 
 
 def _against(base: Comparison, champion: Comparison | None, policy: GatePolicy) -> list[Comparison]:

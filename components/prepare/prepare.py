@@ -22,7 +22,7 @@ from components.plan import PLAN, Plan
 from components.progress import say
 from components.record import code_version
 from components.rewards.functions import check_rewards
-from components.sources import check, dataset, fit, model
+from components.sources import check, dataset, fit, model, sizes
 from components.stage import StageResult, fail, keep
 
 
@@ -39,9 +39,8 @@ def make_plan(config: Config, *, run_id: str, run_dir: str, store: str, where: s
     """
     refuse_occupied(run_dir)
     refuse_unwritable(store, "--store")
-    check_source(config)
-    check_data(config)
-    check_rewards(config.train.rewards, config.train.reward_file)
+    check_inputs(config)
+    check_fit(config)
     revision = model.resolve_revision(config.model.source, config.model.revision)
     return Plan(
         run_id=run_id,
@@ -52,7 +51,8 @@ def make_plan(config: Config, *, run_id: str, run_dir: str, store: str, where: s
         code_version=code_version(),
         model_revision=revision,
         converted_id=converted_id(config, revision),
-        started=datetime.now(UTC).isoformat(timespec="seconds"),
+        started=(now := datetime.now(UTC).isoformat(timespec="seconds")),
+        attempt_started=now,
         where=where,
     )
 
@@ -80,16 +80,22 @@ def refuse_occupied(run_dir: str) -> None:
     refuse_unwritable(run_dir, "--output")
 
 
+def check_inputs(config: Config) -> None:
+    """Raises UserError when source, questions or reward functions, as far as they are here, are not usable."""
+    check_source(config)
+    dataset.check(config.data, need_train=config.train.batch_size, need_eval=config.evaluate.questions)
+    check_rewards(config.train.rewards, config.train.reward_file)
+
+
 def check_source(config: Config) -> None:
     """Raises UserError when a local source is not a usable model; a hub source is checked after its download."""
     if "://" not in config.model.source:
         check.check_model_directory(config.model.source)
+    sizes.check(config.model.source, config.model.name, config.model.sizes)
 
 
-def check_data(config: Config) -> None:
-    """Raises UserError when the questions, as far as they are on this machine, are not usable or do not fit the
-    context.
-    """
+def check_fit(config: Config) -> None:
+    """Raises UserError when the questions, as far as they are on this machine, do not fit the context."""
     chosen = dataset.check(config.data, need_train=config.train.batch_size, need_eval=config.evaluate.questions)
     tokenizer = fit.tokenizer_at_hand(config.model.source)
     if chosen is None or tokenizer is None:

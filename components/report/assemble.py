@@ -30,7 +30,7 @@ def assemble(plan: Plan, *, status: str, seconds: float, error: str | None = Non
     if failure:
         evidence = f" Evidence: {failure.evidence[-1].strip()[:300]}" if failure.evidence else ""
         error = f"{failure.stage}: {failure.reason}{evidence}"
-        done.append(StageRecord(name=failure.stage, status="failed", seconds=0.0, note=failure.reason))
+        done.append(StageRecord(name=failure.stage, status="failed", seconds=failure.seconds, note=failure.reason))
     exported = next((s.artifacts["exported"]["uri"] for s in done if "exported" in s.artifacts), None)
     return RunRecord(
         run_id=plan.run_id,
@@ -39,6 +39,7 @@ def assemble(plan: Plan, *, status: str, seconds: float, error: str | None = Non
         code_version=plan.code_version,
         status=status,
         started=plan.started,
+        attempt=plan.attempt,
         seconds=round(seconds, 1),
         where=plan.where,
         engine=plan.config.engine,

@@ -48,7 +48,8 @@ _COST_LABELS = {"chip_hours": "Accelerators", "estimated_usd": "Price", "usd": "
 
 def cost(run: RunRecord) -> list[Fact]:
     """Returns time and money: what the run recorded of its cost, else the wall time on this machine."""
-    facts = [Fact("Time", duration(run.seconds))]
+    again = f" (attempt {run.attempt}; earlier ones not counted)" if run.attempt > 1 else ""
+    facts = [Fact("Time", duration(run.seconds) + again)]
     longest = max(run.stages, key=lambda s: s.seconds, default=None)
     if longest is not None and run.seconds > 0 and longest.seconds > 0:
         share = f" ({longest.seconds / run.seconds:.0%})".replace("%", NBSP + "%")
@@ -97,7 +98,7 @@ def model_place(run: RunRecord) -> ModelPlace | None:
         "tokenizer = AutoTokenizer.from_pretrained(path)",
     ]
     verdict = run.evaluation.verdict if run.evaluation else None
-    note = "Hugging Face format."
+    note = "Hugging Face format; loading it needs transformers with PyTorch, or serve it with vLLM."
     if verdict is not None and verdict is not Verdict.PROMOTE:
         note = f"Hugging Face format, for inspection only: a model with the verdict {verdict.value} is not published."
     return ModelPlace(uri, note, [*load, "\n".join(python)])

@@ -117,13 +117,16 @@ def failure(run: RunRecord) -> Failure | None:
     else:
         where = f"It ended {duration(run.seconds)} into the run."
     where += f" Finished: {', '.join(done)}." if done else " Nothing was finished before it."
-    steps = [("See the lines of the log that this was read from:", f"posttrain status {run.run_id}")]
+    steps = [("See what led to it: the end of log.txt beside this page, and", f"posttrain status {run.run_id}")]
     if done:
         steps.append(
             (
-                "Mend the cause, then go on from what is finished (training from its latest complete checkpoint):",
-                f"posttrain run {run.preset} --resume {run.run_id}",
+                "If the cause lies outside the configuration, mend it and go on from what is finished:",
+                f"posttrain run --resume {run.run_id}",
             )
+        )
+        steps.append(
+            ("If it is a setting, start again with it changed:", f"posttrain run {run.preset} --set KEY=VALUE")
         )
     else:
         steps.append(("Mend the cause, then start again:", f"posttrain run {run.preset}"))

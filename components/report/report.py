@@ -12,6 +12,6 @@ from components.stage import StageResult
 
 def report(plan: Plan, evaluation: ArtifactRecord, exported: ArtifactRecord) -> StageResult:
     """Writes the report; its inputs are there so that it comes after them."""
-    seconds = (datetime.now(UTC) - datetime.fromisoformat(plan.started)).total_seconds()
+    seconds = (datetime.now(UTC) - datetime.fromisoformat(plan.attempt_started)).total_seconds()
     page = write(plan, assemble(plan, status="succeeded", seconds=seconds))
     return StageResult(files={"page": page}, note="report.html")

@@ -15,14 +15,15 @@ from components.results import TrainPoint
 _REWARD = "rewards/train/score/mean"
 _PARTS = "rewards/train/"
 _COMPLETION_TOKENS = "completions/train/mean_length"
+_KL = "actor/train/kl"
 _UPDATE = {
     "loss": "actor/train/loss",
-    "kl": "actor/train/kl",
+    "kl": _KL,
     "grad_norm": "actor/train/grad_norm",
 }
 
 
-def read(directory: Path, weights: dict[str, float]) -> list[TrainPoint]:
+def read(directory: Path, weights: dict[str, float], *, kl_measured: bool) -> list[TrainPoint]:
     """Returns the points in step order; `weights` names the reward functions."""
     from tensorboard.backend.event_processing.event_accumulator import SCALARS, EventAccumulator
 
@@ -32,6 +33,8 @@ def read(directory: Path, weights: dict[str, float]) -> list[TrainPoint]:
         accumulator.Reload()
         for tag in accumulator.Tags()["scalars"]:
             by_tag.setdefault(tag, {}).update({e.step: e.value for e in accumulator.Scalars(tag)})
+    if not kl_measured:
+        by_tag.pop(_KL, None)  # without a KL penalty Tunix computes none, and records zeros
     rewards = by_tag.get(_REWARD, {})
     return [
         TrainPoint(

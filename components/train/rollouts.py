@@ -33,15 +33,15 @@ def drop_after(directory: Path, step: int) -> int:
 
 
 class Follower:
-    """Mean reward of the newest step, read as the trainer writes."""
+    """Mean reward of a step, read as the trainer writes."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._offsets: dict[Path, int] = {}
         self._rewards: dict[int, list[float]] = {}
 
-    def latest(self) -> tuple[int, float] | None:
-        """Returns (step, mean reward) of the newest step, or None before the first."""
+    def reward(self, step: int) -> float | None:
+        """Returns the mean reward of the step's completions, or None while there are none."""
         for path in sorted(self._directory.glob("rollouts-*.jsonl")):
             with path.open("rb") as stream:
                 stream.seek(self._offsets.get(path, 0))
@@ -51,10 +51,8 @@ class Follower:
                     self._offsets[path] = self._offsets.get(path, 0) + len(raw)
                     row = json.loads(raw)
                     self._rewards.setdefault(row["step"], []).append(row["reward"])
-        if not self._rewards:
-            return None
-        step = max(self._rewards)
-        return step, sum(self._rewards[step]) / len(self._rewards[step])
+        rewards = self._rewards.get(step)
+        return sum(rewards) / len(rewards) if rewards else None
 
 
 def _complete(path: Path) -> Iterator[dict[str, Any]]:

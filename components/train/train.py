@@ -110,8 +110,8 @@ def _run(
         print(f"train | {line}", flush=True)
         if match := _STEP_LINE.search(line):
             step = int(match[1])
-            latest = follower.latest()
-            reward = f", reward {latest[1]:.2f}" if latest else ""
+            mean = follower.reward(step)
+            reward = f", reward {mean:.2f}" if mean is not None else ""
             left = countdown.left(step)
             say("train", f"step {step}/{config.train.steps}{reward}" + (f", {left} left" if left else ""))
 
@@ -125,7 +125,7 @@ def _run(
         seconds=round(time.monotonic() - started, 1),
         rollout_engine=ROLLOUT_ENGINE_CPU,
         rollouts=sum(1 for _ in rollouts.lines(kept)),
-        curve=curve.read(here / RUN_NAME / "tensorboard", config.train.rewards),
+        curve=curve.read(here / RUN_NAME / "tensorboard", config.train.rewards, kl_measured=config.train.kl_beta > 0),
     )
 
 
@@ -148,10 +148,18 @@ def _result(
     write_manifest(trained.data_uri)
     made = plan.record(checkpoint, kind="rollouts", format="jsonl", step=step, parent_uris=parents, data_uri=str(kept))
     record.write(made, made.data_uri)
-    metrics = {"reward_first": points[0].reward, "reward_last": points[-1].reward} if points else {}
+    first, last_reward = _ends(training)
+    metrics = {"reward_first": first, "reward_last": last_reward} if points else {}
     return StageResult(
         records={"trained": trained, "rollouts": made},
         metrics={**metrics, "steps": float(training.last_step)},
         note=f"{training.last_step} steps, {training.rollouts} rollouts kept"
-        + (f", reward {points[0].reward:.2f} -> {points[-1].reward:.2f}" if points else ""),
+        + (f", reward {first:.2f} -> {last_reward:.2f}" if points else ""),
     )
+
+
+def _ends(training: Training) -> tuple[float, float]:
+    """Mean reward of the first and of the last tenth of the steps: single batches are noisy."""
+    rewards = [point.reward for point in training.curve]
+    part = max(1, len(rewards) // 10)
+    return (sum(rewards[:part]) / part, sum(rewards[-part:]) / part) if rewards else (0.0, 0.0)

@@ -79,7 +79,8 @@ def _claimed(directory: Path, plan: Plan, pipeline_yaml: str) -> Iterator[None]:
     directory.mkdir(parents=True, exist_ok=True)
     (directory / PLAN).write_text(plan.model_dump_json(indent=1))
     (directory / "pipeline.yaml").write_text(pipeline_yaml)
-    (directory / "failure.json").unlink(missing_ok=True)
+    for stale in ("failure.json", RUN):  # of an earlier attempt
+        (directory / stale).unlink(missing_ok=True)
     pid = directory / PID
     pid.write_text(str(os.getpid()))
     previous = signal.signal(signal.SIGTERM, _stop)

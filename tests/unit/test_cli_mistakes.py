@@ -174,3 +174,25 @@ def test_help_needs_nothing_heavy():
     heavy = "{'kfp', 'pandas', 'pydantic', 'jax', 'numpy'}"
     code = f"import sys; from pipelines import cli; sys.exit(bool({heavy} & sys.modules.keys()))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_sizes_that_the_model_does_not_have(posttrain):
+    assert "head_dim 32" in posttrain("run", "tiny-qwen3", "--set", "model.sizes.head_dim=16")
+
+
+def test_sizes_of_a_local_model(posttrain, model):
+    assert "vocab_size 512" in posttrain(*local(model, "--set", "model.sizes.vocab_size=1024"))
+
+
+def test_plan_refuses_what_run_would_refuse(posttrain):
+    assert "There is no reward function" in posttrain("plan", "tiny-qwen3", "--set", "train.rewards={nope: 1.0}")
+
+
+def test_a_preset_file_that_is_not_there(posttrain):
+    assert "There is no file mine.yaml" in posttrain("run", "mine.yaml")
+
+
+def test_a_compiled_pipeline_is_no_preset(posttrain, tmp_path_factory):
+    path = tmp_path_factory.mktemp("compiled") / "tiny.yaml"
+    path.write_text("pipelineInfo: {name: grpo}\n")
+    assert "compiled pipeline" in posttrain("run", str(path))

@@ -211,7 +211,7 @@ def test_failed_run_begins_with_the_error_and_the_cure(pages: dict[str, str]) ->
             run.error[1:],
             "Stage train failed, 1 h 19 min into the run. Finished: prepare, download, convert.",
             f"posttrain status {run.run_id}",
-            f"posttrain run {run.preset} --resume {run.run_id}",
+            f"posttrain run --resume {run.run_id}",
         )
     ]
     assert positions == sorted(positions)

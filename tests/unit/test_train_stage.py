@@ -46,11 +46,13 @@ def test_dropping_twice_changes_nothing(tmp_path):
     assert rollouts.drop_after(tmp_path, 1) == 0
 
 
-def test_progress_follows_the_newest_step_and_waits_for_whole_lines(tmp_path):
+def test_progress_says_a_step_s_own_reward_and_waits_for_whole_lines(tmp_path):
     follower = rollouts.Follower(tmp_path)
-    assert follower.latest() is None
+    assert follower.reward(1) is None
     path = tmp_path / "rollouts-0-1.jsonl"
     write(path, [row(1, 0.0), row(1, 1.0)], tail='{"step": 2, "rew')
-    assert follower.latest() == (1, pytest.approx(0.5))
+    assert follower.reward(1) == pytest.approx(0.5)
+    assert follower.reward(2) is None
     write(path, [row(1, 0.0), row(1, 1.0), row(2, 1.0)])
-    assert follower.latest() == (2, pytest.approx(1.0))
+    assert follower.reward(2) == pytest.approx(1.0)
+    assert follower.reward(1) == pytest.approx(0.5)
