@@ -15,10 +15,10 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import yaml
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from components import maxtext_schema
 from components.errors import UserError, did_you_mean
@@ -33,7 +33,7 @@ MaxTextValue = bool | int | float | str | None
 class Section(BaseModel):
     """A part of the configuration: strict types, no unknown keys, no change after validation."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
 
 class ModelConfig(Section):
@@ -120,10 +120,10 @@ class ConvertConfig(Section):
 class Config(Section):
     """A preset with every default filled in."""
 
-    preset: Annotated[str, AfterValidator(lambda s: s)] = Field(description="name of the preset this came from")
+    preset: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,59}$", description="name of the preset; its file's name")
     description: str = Field(description="one line for `posttrain presets`")
     engine: Literal["process"] = Field("process", description="where workloads run: process is this machine")
-    seed: int = Field(0, ge=0, description="data order and sampling, of training and of evaluation")
+    seed: int = Field(0, ge=0, le=2**32 - 1, description="data order and sampling, of training and of evaluation")
     store: str | None = Field(
         None, description="root of converted weights and of the list of runs; None is beside the runs"
     )
@@ -142,9 +142,9 @@ class Config(Section):
         )
         if problems:
             raise ValueError(problems[0])
-        owned = sorted(set(self.maxtext) & OWNED_BY_SECTIONS.keys())
-        if owned:
-            raise ValueError(f"maxtext.{owned[0]} is set by {OWNED_BY_SECTIONS[owned[0]]}; change that key instead")
+        for section, given in (("maxtext", self.maxtext), ("model.sizes", self.model.sizes)):
+            for key in sorted(given.keys() & OWNED_BY_SECTIONS.keys()):
+                raise ValueError(f"{section}.{key} is set by {OWNED_BY_SECTIONS[key]}; change that instead")
         return self
 
     def sha256(self) -> str:
@@ -189,6 +189,13 @@ OWNED_BY_SECTIONS = {
     "data_template_path": "data.template",
     "hf_train_files": "data.train",
     "hf_eval_files": "data.evaluation",
+    "dataset_name": "data.train",
+    "enable_checkpointing": "the run",
+    "load_full_state_path": "the run",
+    "num_test_batches": "evaluate.questions",
+    "eval_interval": "evaluate.questions",
+    "reward_num_workers": "the run (the rewards have workers of their own)",
+    "hardware": "engine",
 }
 
 
@@ -210,7 +217,9 @@ def load(preset: str, overrides: Iterable[str] = ()) -> Config:
             f"There is no preset '{preset}'.{did_you_mean(preset, preset_names())} `posttrain presets` lists them."
         )
     try:
-        tree = _read_yaml(path.read_text())
+        tree = _read_yaml(path.read_text(encoding="utf-8"))
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path.name} is not UTF-8: save it as UTF-8.") from error
     except yaml.YAMLError as error:
         raise UserError(f"{path.name} is not YAML: {str(error).splitlines()[0]}. Mend that file.") from error
     if not isinstance(tree, dict):
@@ -221,16 +230,24 @@ def load(preset: str, overrides: Iterable[str] = ()) -> Config:
         raise UserError(
             f"{path.name} is a compiled pipeline, not a preset: upload it to KFP or Vertex, or run its preset."
         )
+    if "preset" in tree:
+        raise UserError(f"{path.name} sets 'preset', which is the name of the file: take that line out.")
     return parse({"preset": path.stem, **tree}, overrides)
 
 
 def parse(tree: Mapping[str, Any], overrides: Iterable[str] = ()) -> Config:
     """Returns the validated configuration of a tree of plain values, with `key=value` overrides applied."""
-    merged = json.loads(json.dumps(dict(tree)))
-    for override in overrides:
-        _apply(merged, override)
     try:
-        return Config.model_validate_json(json.dumps(merged))
+        merged = json.loads(json.dumps(dict(tree)))
+        for override in overrides:
+            _apply(merged, override)
+        text = json.dumps(merged)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise UserError(
+            f"The configuration holds a value that is no text, number, list or mapping: {error}."
+        ) from error
+    try:
+        return Config.model_validate_json(text)
     except ValidationError as error:
         raise UserError(_one_line(error)) from error
 
@@ -250,6 +267,8 @@ def _read_yaml(text: str) -> Any:
 
 def _apply(tree: dict[str, Any], override: str) -> None:
     key, equals, text = override.partition("=")
+    if key.strip() == "preset":
+        raise UserError("'preset' is the name of the preset's file and cannot be set.")
     if not equals or not key.strip():
         raise UserError(f"'{override}' is not an override: write --set key=value, for example --set train.steps=40.")
     try:

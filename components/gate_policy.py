@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 class GatePolicy(BaseModel):
     """The rule behind the verdict. Rates and differences are fractions 0..1."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
     min_delta: float = Field(
         0.0, ge=-1, le=1, description="PROMOTE needs the lower bound of the difference in accuracy above this"

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict
 class Record(BaseModel):
     """A record that refuses unknown fields, so that a writer and a reader of different versions notice each other."""
 
-    model_config = ConfigDict(extra="forbid", ser_json_inf_nan="null")
+    model_config = ConfigDict(extra="forbid", ser_json_inf_nan="strings")
 
 
 class Verdict(StrEnum):

@@ -6,6 +6,7 @@ are imported inside the commands that need them, so that `--help` answers at onc
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
@@ -93,7 +94,6 @@ def run(
 
     bytecode.keep()
 
-    from pipelines import registry
     from pipelines.launch import fresh_plan, resumed_plan
 
     if resume:
@@ -109,7 +109,6 @@ def run(
     from pipelines.targets import local
 
     click.echo(f"{the_plan.run_id} -> {the_plan.run_dir}")
-    registry.add(the_plan)
     try:
         record = local.run(the_plan, compile_yaml(the_plan.config), Console(verbose=verbose))
     except KeyboardInterrupt:
@@ -137,7 +136,10 @@ def compile_(preset: str, overrides: tuple[str, ...], output: str | None) -> Non
 
     the_config = config.load(preset, overrides)
     target = Path(output or f"{the_config.preset}.pipeline.yaml")
-    target.write_text(compile_yaml(the_config))
+    try:
+        target.write_text(compile_yaml(the_config))
+    except OSError as error:
+        raise UserError(f"Nothing can be written to {target} ({error.strerror}): choose another --output.") from error
     click.echo(str(target))
     if "/PROJECT/" in IMAGE:
         click.echo(f"Its image {IMAGE} is a placeholder: set POSTTRAIN_IMAGE to yours before you compile.", err=True)
@@ -188,6 +190,11 @@ def main(arguments: list[str] | None = None) -> Any:
         app(arguments)
     except UserError as error:
         print(f"posttrain: {error}", file=sys.stderr)
+        sys.exit(2)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise
+        print("posttrain: The disk is full: free space, or choose another --output and --store.", file=sys.stderr)
         sys.exit(2)
 
 

@@ -24,6 +24,9 @@ _PATHS = (
 def fresh_plan(preset: str, overrides: Sequence[str], output: str | None, store: str | None) -> Plan:
     """Returns the plan of a run that has not begun; every check that needs no spending is done."""
     the_config = anchored(config.load(preset, overrides))
+    for option, place in (("--output", output), ("--store", store or the_config.store)):
+        if place and "://" in place:
+            raise UserError(f"A run on this machine writes to this machine: {option} {place} is no local directory.")
     run_id = prepare.new_run_id(the_config.preset)
     return prepare.make_plan(
         the_config,

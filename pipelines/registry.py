@@ -6,11 +6,13 @@ So `status`, `cancel` and `--resume` find a run by its name wherever its output 
 
 from __future__ import annotations
 
+import contextlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
+from pydantic import ValidationError
 
 from components import storage
 from components.errors import UserError, did_you_mean
@@ -40,11 +42,19 @@ def add(plan: Plan) -> None:
 
 
 def entries(store: str) -> list[Entry]:
-    """Every listed run, newest first. A run whose directory is gone is left out."""
+    """Every listed run, newest first. What is gone or damaged is left out, so that it does not hide the others."""
     names = [name for name, _ in storage.list_files(storage.join(store, "runs")) if name.endswith(".json")]
-    found = [json.loads(storage.read_text(storage.join(store, "runs", name))) for name in names]
-    there = [_entry(place) for place in found if storage.exists(storage.join(place["run_dir"], PLAN))]
+    places = (_place(storage.join(store, "runs", name)) for name in names)
+    there = [_entry(place) for place in places if place and storage.exists(storage.join(place["run_dir"], PLAN))]
     return sorted(there, key=lambda e: e.started, reverse=True)
+
+
+def _place(uri: str) -> dict[str, str] | None:
+    try:
+        place = json.loads(storage.read_text(uri))
+        return {key: place[key] for key in ("run_id", "run_dir", "preset", "started")}
+    except (ValueError, KeyError, TypeError):
+        return None
 
 
 def find(store: str, run: str) -> Entry:
@@ -64,15 +74,19 @@ def find(store: str, run: str) -> Entry:
 
 
 def read_plan(run_dir: str) -> Plan:
-    """The plan of the run in a directory."""
-    return Plan.model_validate_json(storage.read_text(storage.join(run_dir, PLAN)))
+    """The plan of the run in a directory; UserError when it is damaged."""
+    try:
+        return Plan.model_validate_json(storage.read_text(storage.join(run_dir, PLAN)))
+    except ValidationError as error:
+        raise UserError(f"The plan of {run_dir} is damaged or of another version: start a new run.") from error
 
 
 def _entry(place: dict[str, str]) -> Entry:
     run_dir = place["run_dir"]
     record = None
     if storage.exists(storage.join(run_dir, RUN)):
-        record = RunRecord.model_validate_json(storage.read_text(storage.join(run_dir, RUN)))
+        with contextlib.suppress(ValidationError):  # damaged, or of another version: the run is there all the same
+            record = RunRecord.model_validate_json(storage.read_text(storage.join(run_dir, RUN)))
     if storage.is_local(run_dir) and _alive(Path(run_dir) / PID):
         status = "running"
     else:

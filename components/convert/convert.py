@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 from components import manifest, maxtext_args, record, storage
+from components.errors import UserError
 from components.plan import Plan
 from components.progress import say
 from components.record import ArtifactRecord
@@ -27,7 +28,18 @@ def convert(plan: Plan, model: ArtifactRecord) -> StageResult:
     if problem is None:
         return StageResult(records={"checkpoint": record.read(plan.converted_dir)}, note="already converted")
     say("convert", f"converting {plan.config.model.name}" + (f" ({problem})" if problem else ""))
-    storage.delete_tree(plan.converted_dir)
+    if problem:
+        storage.delete_tree(plan.converted_dir)
+    try:
+        return StageResult(records={"checkpoint": _convert(plan, model)}, note="converted")
+    except UserError:
+        # another run of the same identity was faster, and its conversion is as good as ours
+        if _damage(plan.converted_dir) is None:
+            return StageResult(records={"checkpoint": record.read(plan.converted_dir)}, note="converted by another run")
+        raise
+
+
+def _convert(plan: Plan, model: ArtifactRecord) -> ArtifactRecord:
     with storage.staged(plan.converted_dir) as partial:
         arguments = maxtext_args.to_maxtext(plan.config, hf_model=model.data_uri, output=str(partial))
         workload = Workload(
@@ -42,7 +54,7 @@ def convert(plan: Plan, model: ArtifactRecord) -> StageResult:
         made = _record(plan, model)
         record.write(made, partial)
         manifest.write_manifest(partial)
-    return StageResult(records={"checkpoint": made}, note="converted")
+    return made
 
 
 def _damage(directory: str) -> str | None:

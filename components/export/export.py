@@ -8,6 +8,7 @@ that is not finite, or logits further apart than the tolerance raise, and no man
 from __future__ import annotations
 
 import json
+import math
 import sys
 from pathlib import Path
 
@@ -101,6 +102,10 @@ def _convert(plan: Plan, trained: ArtifactRecord, model: ArtifactRecord, directo
     process.run(workload, log, lambda line: print(f"export | {line}", flush=True))
     figures = json.loads(measured.read_text())
     measured.unlink()
+    if not all(math.isfinite(value) for value in figures.values() if isinstance(value, float)):
+        raise WorkloadError(
+            "export", "The trained model's logits are not finite: training diverged, or the source is broken."
+        )
     tolerance = config.export.parity_tolerance
     return Parity(
         method=figures["method"],

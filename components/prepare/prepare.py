@@ -10,6 +10,7 @@ import importlib.metadata
 import json
 import secrets
 import time
+import traceback
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -142,6 +143,9 @@ def prepare_stage(*, config: str, overrides: str, job_id: str, run_id: str, outp
             where="pipeline",
         )
     except UserError as error:
+        fail(None, "prepare", error)
+    except Exception as error:  # a fault of ours, said in the line that every stage ends with
+        traceback.print_exc()
         fail(None, "prepare", error)
     storage.write_text(storage.join(run_dir, PLAN), the_plan.model_dump_json(indent=1))
     Path(plan.path).parent.mkdir(parents=True, exist_ok=True)

@@ -55,7 +55,7 @@ def check_on_sample(name: str, function: RewardFunction) -> None:
     questions = [f"What is {gold[0]}?" for gold in golds]
     try:
         values = function(Batch(completions, golds, prompts=questions, questions=questions))
-    except Exception as error:  # the user's code may raise anything, and all of it is theirs to mend
+    except (Exception, SystemExit) as error:  # the user's code may raise anything, and all of it is theirs to mend
         raise UserError(f"Your reward function '{name}' fails on a sample: {_what(error)}") from error
     if len(values) != len(completions):
         raise UserError(
@@ -76,12 +76,12 @@ def _import_file(path: str) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
-    except Exception as error:  # as above
+    except (Exception, SystemExit) as error:  # as above
         raise UserError(f"The reward file {path} fails when it is imported: {_what(error)}") from error
     return module
 
 
-def _what(error: Exception) -> str:
+def _what(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"
 
 

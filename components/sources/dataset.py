@@ -18,6 +18,7 @@ from components.record import ArtifactRecord
 from components.sources import hub, place
 from components.sources.addresses import TINY, Source, is_here, source, tiny_source
 from components.sources.choose import Chosen, choose
+from components.sources.fit import TAGS
 from components.sources.questions import Question
 from components.sources.spec import DatasetSpec
 from components.sources.tiny import word_problems
@@ -130,6 +131,16 @@ def read_template(uri: str) -> str:
     except ValueError:
         template = None
     body = template.get("TEMPLATE") if isinstance(template, dict) else None
-    if not isinstance(body, str) or "{question}" not in body:
-        raise UserError(f"{uri} is no template: give a JSON object whose TEMPLATE is a text with {{question}}.")
+    system = template.get("SYSTEM_PROMPT") if isinstance(template, dict) else None
+    if not isinstance(body, str) or "{question}" not in body or not isinstance(system, str):
+        raise UserError(
+            f"{uri} is no template: give a JSON object with the texts SYSTEM_PROMPT and TEMPLATE, the latter with {{question}}."
+        )
+    try:
+        body.format(system_prompt=system.format(**TAGS), question="")
+    except (KeyError, IndexError, ValueError) as error:
+        raise UserError(
+            f"{uri} has a placeholder that nothing fills ({error}): TEMPLATE may hold {{system_prompt}} and {{question}}, "
+            f"SYSTEM_PROMPT {', '.join('{' + name + '}' for name in TAGS)}; write other braces twice."
+        ) from error
     return text.decode()

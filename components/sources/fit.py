@@ -16,7 +16,7 @@ from components.errors import UserError
 from components.sources.tiny.make import WARM_QWEN3
 
 # MaxText's defaults of reasoning_start_token and its fellows, the values that its templates are filled with
-_TAGS = {
+TAGS = {
     "reasoning_start_token": "<reasoning>",
     "reasoning_end_token": "</reasoning>",
     "solution_start_token": "<answer>",
@@ -61,18 +61,23 @@ def prompt_tokens(model: Path, template: str, questions: Sequence[str]) -> list[
     """The length of each question's prompt in tokens: MaxText's template, then the chat template, then the
     tokenizer.
     """
+    parts = json.loads(template)
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")  # it would say that there is no PyTorch; none is needed
     from transformers import AutoTokenizer
 
-    tokenizer = AutoTokenizer.from_pretrained(model)
-    parts = json.loads(template)
-    system = parts["SYSTEM_PROMPT"].format(**_TAGS)
-    prompts = [
-        tokenizer.apply_chat_template(
-            [{"role": "user", "content": parts["TEMPLATE"].format(system_prompt=system, question=question)}],
-            tokenize=False,
-            add_generation_prompt=True,
-        )
-        for question in questions
-    ]
-    return [len(ids) for ids in tokenizer(prompts, add_special_tokens=False)["input_ids"]] if prompts else []
+    system = parts["SYSTEM_PROMPT"].format(**TAGS)
+    contents = [parts["TEMPLATE"].format(system_prompt=system, question=question) for question in questions]
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(model)
+        prompts = [
+            tokenizer.apply_chat_template(
+                [{"role": "user", "content": content}], tokenize=False, add_generation_prompt=True
+            )
+            for content in contents
+        ]
+        return [len(ids) for ids in tokenizer(prompts, add_special_tokens=False)["input_ids"]] if prompts else []
+    except Exception as error:  # a broken tokenizer or chat template raises anything, tokenizers even a bare Exception
+        said = " ".join(str(error).split())[:200]
+        raise UserError(
+            f"The tokenizer or chat template of {model} cannot be used: {said}. Mend those files."
+        ) from error

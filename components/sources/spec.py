@@ -13,7 +13,7 @@ class DatasetSpec(BaseModel):
     split are read.
     """
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
     train: str = Field(description="source of the questions to train on")
     evaluation: str | None = Field(

@@ -8,6 +8,7 @@ them and shows their progress. A failing run still gets `run.json` and a page.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import logging
 import os
 import signal
@@ -16,13 +17,13 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
+from components.errors import UserError
 from components.plan import PLAN, Plan
 from components.report.assemble import RUN, assemble, write
 from components.results import RunRecord, Verdict
 from components.stage import Failure
+from pipelines import registry
 from pipelines.console import Console, Tee
-
-PID = "run.pid"
 
 
 def run(plan: Plan, pipeline_yaml: str, console: Console) -> RunRecord:
@@ -77,11 +78,17 @@ def _finish(plan: Plan, directory: Path, seconds: float, error: str | None) -> R
 def _claimed(directory: Path, plan: Plan, pipeline_yaml: str) -> Iterator[None]:
     """Makes the run's directory this run's own while it runs."""
     directory.mkdir(parents=True, exist_ok=True)
+    lock = (directory / "run.lock").open("w")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # let go by the kernel, however this process ends
+    except BlockingIOError as error:
+        raise UserError(f"Another run is at work in {directory}: wait for it, or choose another --output.") from error
+    registry.add(plan)
     (directory / PLAN).write_text(plan.model_dump_json(indent=1))
     (directory / "pipeline.yaml").write_text(pipeline_yaml)
     for stale in ("failure.json", RUN):  # of an earlier attempt
         (directory / stale).unlink(missing_ok=True)
-    pid = directory / PID
+    pid = directory / registry.PID
     pid.write_text(str(os.getpid()))
     previous = signal.signal(signal.SIGTERM, _stop)
     try:
@@ -89,6 +96,7 @@ def _claimed(directory: Path, plan: Plan, pipeline_yaml: str) -> Iterator[None]:
     finally:
         signal.signal(signal.SIGTERM, previous)
         pid.unlink(missing_ok=True)
+        lock.close()
 
 
 def _stop(_signum: int, _frame: object) -> None:

@@ -1,5 +1,6 @@
 """A user's mistake costs one line and exit code 2, before anything is spent, and leaves nothing behind."""
 
+import json
 import struct
 import subprocess
 import sys
@@ -196,3 +197,51 @@ def test_a_compiled_pipeline_is_no_preset(posttrain, tmp_path_factory):
     path = tmp_path_factory.mktemp("compiled") / "tiny.yaml"
     path.write_text("pipelineInfo: {name: grpo}\n")
     assert "compiled pipeline" in posttrain("run", str(path))
+
+
+@pytest.mark.parametrize("option", ["--output", "--store"])
+def test_a_bucket_is_no_place_for_a_local_run(posttrain, option):
+    assert "no local directory" in posttrain("run", "tiny-qwen3", option, "gs://bucket/x")
+
+
+def test_compile_into_a_folder_that_is_not_there(posttrain):
+    assert "Nothing can be written" in posttrain("compile", "tiny-qwen3", "-o", "nowhere/x.yaml")
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        {"TEMPLATE": "{question}"},
+        {"SYSTEM_PROMPT": 5, "TEMPLATE": "{question}"},
+        {"SYSTEM_PROMPT": "", "TEMPLATE": "{question} {foo}"},
+        {"SYSTEM_PROMPT": "{", "TEMPLATE": "{question}"},
+        {"SYSTEM_PROMPT": "{0}", "TEMPLATE": "{question}"},
+        {"SYSTEM_PROMPT": "", "TEMPLATE": "no place"},
+    ],
+)
+def test_a_template_that_cannot_be_filled(posttrain, tmp_path_factory, template):
+    path = tmp_path_factory.mktemp("template") / "t.json"
+    path.write_text(json.dumps(template))
+    assert "t.json" in posttrain("run", "tiny-qwen3", "--set", f"data.template={path}")
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("tokenizer.json", "{}"),
+        ("tokenizer.json", '{"model": {"type": "Nonsense"}}'),
+        ("chat_template.jinja", "{% for %}"),
+        ("chat_template.jinja", "{{ raise_exception('no') }}"),
+    ],
+)
+def test_a_tokenizer_or_chat_template_that_does_not_work(posttrain, model, name, content):
+    (model / name).write_text(content)
+    assert "cannot be used" in posttrain(*local(model))
+
+
+@pytest.mark.parametrize("code", ["import sys; sys.exit(0)", "def mine(completions, **kw):\n    raise SystemExit(0)"])
+def test_a_reward_file_that_ends_the_program(posttrain, tmp_path_factory, code):
+    path = tmp_path_factory.mktemp("rewards") / "mine.py"
+    path.write_text(code)
+    settings = ["--set", f"train.reward_file={path}", "--set", "train.rewards={mine: 1.0}"]
+    assert "mine" in posttrain("run", "tiny-qwen3", *settings)

@@ -59,6 +59,15 @@ def test_a_zero_learning_rate_is_allowed():
         ("maxtext.hf_access_token=x", "HF_TOKEN"),
         ("model.name=qwen3-0.7b", "Did you mean"),
         ("model.sizes.base_emb_dm=64", "Did you mean 'base_emb_dim'?"),
+        ("train.learning_rate=.inf", "finite"),
+        ("train.learning_rate=1e400", "finite"),
+        ("evaluate.gate.min_delta=.nan", "finite"),
+        ("preset=../../evil", "cannot be set"),
+        ("seed=4294967296", "less than or equal to 4294967295"),
+        ("train.steps=2026-01-01", "no text, number, list or mapping"),
+        ("train.rewards={2026-01-01: 1.0}", "no text, number, list or mapping"),
+        ("model.sizes.batch_size=3", "set by train.batch_size"),
+        ("maxtext.enable_checkpointing=false", "set by the run"),
     ],
 )
 def test_a_mistake_is_one_line_that_names_the_cure(override, says):
@@ -73,11 +82,25 @@ def test_an_unknown_preset_names_the_nearest():
         config.load("tiny-qwen")
 
 
-@pytest.mark.parametrize("text", ["- a\n- b\n", "a: [\n", ""])
+@pytest.mark.parametrize("text", ["- a\n- b\n", "a: [\n", "", "preset: ../evil\n", "pipelineInfo: {}\n"])
 def test_a_preset_file_that_is_no_mapping_is_refused(tmp_path, text):
     path = tmp_path / "mine.yaml"
     path.write_text(text)
     with pytest.raises(UserError, match=r"mine\.yaml"):
+        config.load(str(path))
+
+
+def test_a_preset_file_that_is_not_utf8_is_refused(tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_bytes("description: größer".encode("latin-1"))
+    with pytest.raises(UserError, match="UTF-8"):
+        config.load(str(path))
+
+
+def test_a_file_name_that_cannot_name_a_run_is_refused(tmp_path):
+    path = tmp_path / "my preset\n.yaml"
+    path.write_text((config.PRESETS / "tiny-qwen3.yaml").read_text())
+    with pytest.raises(UserError, match="preset"):
         config.load(str(path))
 
 
