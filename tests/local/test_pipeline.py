@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 from collections import Counter
 from pathlib import Path
@@ -15,6 +16,7 @@ from components import manifest, record
 from components.results import RunRecord
 from tests.local.conftest import wait_for
 
+PER_STEP = 8 * 8  # prompts x completions of tiny-qwen3
 STAGES = ["prepare", "download", "convert", "train", "evaluate", "export", "report"]
 
 
@@ -45,7 +47,7 @@ def test_what_ran_is_the_compiled_yaml(short_run):
 
 def test_every_rollout_is_kept_once(posttrain, short_run):
     rows = [json.loads(line) for path in (short_run / "train/rollouts").glob("*.jsonl") for line in path.open()]
-    assert Counter(row["step"] for row in rows) == dict.fromkeys((1, 2, 3, 4), 16 * 8)
+    assert Counter(row["step"] for row in rows) == dict.fromkeys((1, 2, 3, 4), PER_STEP)
     assert all(set(row["rewards"]) == {"exact_answer", "has_format"} for row in rows)
     assert posttrain.record("short").training.rollouts == len(rows)
 
@@ -125,7 +127,7 @@ def test_killed_in_training_it_leaves_nothing_running_and_resumes_from_its_check
     run = RunRecord.model_validate_json((directory / "run.json").read_text())
     assert run.training.resumed_from >= 4
     rows = [json.loads(line) for path in (directory / "train/rollouts").glob("*.jsonl") for line in path.open()]
-    assert Counter(row["step"] for row in rows) == dict.fromkeys(range(1, 41), 16 * 8)
+    assert Counter(row["step"] for row in rows) == dict.fromkeys(range(1, 41), PER_STEP)
     assert [point.step for point in run.training.curve] == list(range(1, 41))
     completions = [json.loads(line) for line in (directory / "evaluate/result/completions-after.jsonl").open()]
     assert len({(c["id"], c["sample"], c["greedy"]) for c in completions}) == len(completions) == 100 * 3
@@ -139,3 +141,16 @@ def test_a_failing_workload_is_said_in_one_line_and_gets_a_page(posttrain, short
     assert (run.status, run.stages[-1].name) == ("failed", "train")
     assert run.error.startswith("train: ")
     assert (posttrain.root / "failing" / "report.html").exists()
+
+
+def test_two_runs_at_once_share_a_conversion(posttrain, short_run, tmp_path):
+    store = tmp_path / "store"
+    shutil.copytree(posttrain.store / "compiled", store / "compiled")
+    fresh = type(posttrain)(tmp_path, store)
+    settings = [
+        part for s in ("train.steps=1", "evaluate.questions=100", "evaluate.samples=1") for part in ("--set", s)
+    ]
+    both = [fresh.start("run", "tiny-qwen3", "--output", name, *settings) for name in ("one", "two")]
+    said = [process.communicate(timeout=600)[0] for process in both]
+    assert [process.returncode for process in both] == [0, 0], said
+    assert len(list((store / "converted").iterdir())) == 1
