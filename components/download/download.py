@@ -33,7 +33,8 @@ def download(plan: Plan) -> StageResult:
         **stamp,
     )
     sizes.check(plan.model_dir, config.model.name, config.model.sizes)
-    check_fit(plan, questions)
+    if fit.tokenizer_at_hand(config.model.source) is None:  # else it was checked before the run began
+        check_fit(plan, questions)
     return StageResult(
         records={"model": fetched, "dataset": questions},
         note=f"{questions.extra['train_rows']} questions to train on, {questions.extra['eval_rows']} held out",

@@ -25,6 +25,7 @@ from components.progress import Countdown, say
 from components.record import ArtifactRecord
 from components.results import Evaluation
 from components.rewards import maxtext_rewards
+from components.rewards.verifier import Verifier
 from components.stage import StageResult
 from components.workloads import environment, process
 from components.workloads.workload import Workload
@@ -48,10 +49,12 @@ def evaluate(
     questions = _questions(plan, dataset)
     completions = _generate(plan, {BEFORE: checkpoint, AFTER: trained}, model, dataset, questions, here)
     say("evaluate", f"scoring {sum(len(table) for table in completions.values())} completions")
-    scored = {
-        name: score_table(questions, table, plan.config.train.rewards, reward_file=plan.config.train.reward_file)
-        for name, table in completions.items()
-    }
+    train = plan.config.train
+    with Verifier() as verifier:
+        scored = {
+            name: score_table(questions, table, train.rewards, reward_file=train.reward_file, verifier=verifier)
+            for name, table in completions.items()
+        }
     found = evaluate_pair(
         questions,
         scored[BEFORE],
