@@ -164,7 +164,7 @@ cli.main()
 
 def test_disk_full(tmp_path):
     ended = subprocess.run(
-        [sys.executable, "-c", DISK_FULL, str(tmp_path / "run")], capture_output=True, text=True, cwd=tmp_path
+        [sys.executable, "-B", "-c", DISK_FULL, str(tmp_path / "run")], capture_output=True, text=True, cwd=tmp_path
     )
     assert ended.returncode == 2
     assert len(ended.stderr.strip().splitlines()) == 1, ended.stderr

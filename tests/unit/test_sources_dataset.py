@@ -393,7 +393,7 @@ except UserError as error:
     print(error)
 """
     environment = {"PYTHONPATH": str(Path(storage.__file__).parents[1])}
-    command = [sys.executable, "-c", program]
+    command = [sys.executable, "-B", "-c", program]  # a file size limit cuts bytecode files short too
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
     assert "the file is larger than" in done.stdout
     assert list(tmp_path.iterdir()) == []

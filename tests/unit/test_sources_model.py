@@ -180,7 +180,7 @@ except UserError as error:
         "HF_HOME": str(tmp_path / "home"),
     }
     (tmp_path / "here").mkdir()
-    command = [sys.executable, "-c", program]
+    command = [sys.executable, "-B", "-c", program]  # a file size limit cuts bytecode files short too
     done = subprocess.run(command, cwd=tmp_path / "here", env=environment, capture_output=True, text=True, check=True)
     assert "the file is larger than" in done.stdout
     assert list((tmp_path / "here").iterdir()) == []

@@ -43,7 +43,7 @@ for attempt in (
         print(error)
 """
     done = subprocess.run(
-        [sys.executable, "-c", program],
+        [sys.executable, "-B", "-c", program],
         cwd=tmp_path,
         env={"PYTHONPATH": str(Path(storage.__file__).parents[1])},
         capture_output=True,
