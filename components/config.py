@@ -10,7 +10,6 @@ Units are in the names or in the descriptions: tokens, steps, seconds, fractions
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping
@@ -23,6 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from components import maxtext_schema
 from components.errors import UserError, did_you_mean
 from components.gate_policy import GatePolicy
+from components.record import sha256_of
 from components.sources.spec import DatasetSpec
 
 PRESETS = Path(__file__).resolve().parents[1] / "configs"
@@ -149,7 +149,7 @@ class Config(Section):
 
     def sha256(self) -> str:
         """Identity of the configuration: hex sha256 over its canonical JSON."""
-        return hashlib.sha256(json.dumps(self.model_dump(mode="json"), sort_keys=True).encode()).hexdigest()
+        return sha256_of(self)
 
     def to_yaml(self) -> str:
         """The complete configuration as a person would write it."""

@@ -11,7 +11,8 @@ import types
 from typing import Any
 
 _PACKAGE = "maxtext.integration.vllm"
-ENGINE_LINE = "rollout engine: JAX sampler on CPU in place of vLLM on TPU"
+ENGINE = "JAX sampler on CPU in place of vLLM on TPU"
+ENGINE_LINE = f"rollout engine: {ENGINE}"
 
 
 def use_cpu_rollout() -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from components import maxtext_args, record, storage
 from components.manifest import write_manifest
+from components.maxtext_runtime import substitutions
 from components.plan import Plan
 from components.progress import Countdown, say
 from components.record import ArtifactRecord
@@ -28,7 +29,6 @@ from components.workloads import environment, process
 from components.workloads.workload import Workload
 
 RUN_NAME = "grpo"
-ROLLOUT_ENGINE_CPU = "JAX sampler on CPU in place of vLLM on TPU"
 _STEP_LINE = re.compile(r"Train step (\d+) training loss")
 
 
@@ -123,7 +123,7 @@ def _run(
         last_step=config.train.steps,
         resumed_from=resumed_from or None,
         seconds=round(time.monotonic() - started, 1),
-        rollout_engine=ROLLOUT_ENGINE_CPU,
+        rollout_engine=substitutions.ENGINE,
         rollouts=sum(1 for _ in rollouts.lines(kept)),
         curve=curve.read(here / RUN_NAME / "tensorboard", config.train.rewards, kl_measured=config.train.kl_beta > 0),
     )
