@@ -1,0 +1,58 @@
+"""The JobSet of an order: the shape that the workload needs, under the name, labels and queue that find and admit it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from components.config import ClusterConfig, TpuConfig
+from components.workloads import names
+from components.workloads.jobset import pathways, plain, slices
+from components.workloads.jobset.models import JobSet, JobSetSpec, ObjectMeta
+from components.workloads.workload import Cpu, Order
+
+API_VERSION = "jobset.x-k8s.io/v1alpha2"
+_QUEUE = "kueue.x-k8s.io/queue-name"
+
+
+def build(order: Order, cluster: ClusterConfig, tpu: TpuConfig | None) -> JobSet:
+    """Returns the JobSet that carries out `order`.
+
+    It has no owner: a launcher that is killed must not take the workload along, which ends itself when it hears of none
+    for too long. It is never started anew but by what a Spot slice needs, and a finished one stays for `cluster.ttl_s`
+    seconds.
+    """
+    spec = _spec(order, cluster, tpu)
+    spec.ttl_seconds_after_finished = cluster.ttl_s
+    return JobSet(
+        api_version=API_VERSION,
+        kind="JobSet",
+        metadata=ObjectMeta(name=order.name, labels=_labels(order, cluster), annotations=_annotations(order)),
+        spec=spec,
+    )
+
+
+def manifest(order: Order, cluster: ClusterConfig, tpu: TpuConfig | None) -> dict[str, Any]:
+    """Returns the same as the JSON object that is sent."""
+    return build(order, cluster, tpu).to_dict()
+
+
+def _spec(order: Order, cluster: ClusterConfig, tpu: TpuConfig | None) -> JobSetSpec:
+    needs = order.workload.needs
+    if isinstance(needs, Cpu):
+        return plain.on_cpu(order, cluster, needs)
+    assert tpu is not None, "a workload on slices comes from a configuration that has them"
+    if needs.pathways:
+        return pathways.on_slices(order, cluster, tpu, needs)
+    return plain.on_slices(order, cluster, tpu, needs)
+
+
+def _labels(order: Order, cluster: ClusterConfig) -> dict[str, str]:
+    queue = {_QUEUE: cluster.queue} if cluster.queue else {}
+    return names.labels(order.workload) | queue
+
+
+def _annotations(order: Order) -> dict[str, str]:
+    """Where every host runs the command, each Job has a node pool to itself; Pathways says it of head and workers."""
+    needs = order.workload.needs
+    exclusive = {} if isinstance(needs, Cpu) or needs.pathways else {slices.EXCLUSIVE: slices.NODE_POOL}
+    return names.run_annotation(order.workload) | exclusive
