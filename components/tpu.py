@@ -15,7 +15,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from itertools import combinations_with_replacement
 from typing import Literal, cast
 
 from pydantic import BaseModel, ConfigDict
@@ -189,11 +188,13 @@ def _shapes(generation: str) -> _Shapes:
         return _FLAT_SHAPES
     small: _Shapes = {"2x2x1": (4,), "2x2x2": (4,), "2x2x4": (4,), "2x4x4": (4,)}
     single: _Shapes = {"1x1x1": (1,)} if generation == "tpu7x" else {}
-    cubes = [sides for sides in combinations_with_replacement(range(1, most + 1), 3) if math.prod(sides) <= most]
-    whole: _Shapes = {
-        "x".join(str(4 * side) for side in sides): (4,)
-        for sides in sorted(cubes, key=lambda sides: (math.prod(sides), sum(sides)))
-    }
+    cubes = sorted(
+        (a * b * c, a + b + c, (a, b, c))
+        for a in range(1, most + 1)
+        for b in range(a, most // a + 1)
+        for c in range(b, most // (a * b) + 1)
+    )
+    whole: _Shapes = {"x".join(str(4 * side) for side in sides): (4,) for _, _, sides in cubes}
     return {**single, **small, **whole}
 
 
