@@ -19,7 +19,7 @@ from typing import Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from components import maxtext_schema
+from components import maxtext_schema, tpu
 from components.errors import UserError, did_you_mean
 from components.gate_policy import GatePolicy
 from components.record import sha256_of
@@ -27,7 +27,7 @@ from components.sources.spec import DatasetSpec
 
 PRESETS = Path(__file__).resolve().parents[1] / "configs"
 
-MaxTextValue = bool | int | float | str | None
+type MaxTextValue = bool | int | float | str | dict[str, MaxTextValue] | list[MaxTextValue] | None
 
 
 class Section(BaseModel):
@@ -67,6 +67,9 @@ class TrainConfig(Section):
     clip_epsilon: float = Field(0.2, gt=0)
     gradient_clip: float = Field(1.0, ge=0)
     weight_decay: float = Field(0.0, ge=0)
+    optimizer: Literal["adamw", "adafactor"] = Field(
+        "adamw", description="adafactor keeps no moments of every parameter, which a slice of small memory needs"
+    )
     temperature: float = Field(1.0, gt=0)
     top_k: int = Field(-1, description="-1 samples from all tokens")
     max_prompt_tokens: int = Field(256, ge=1)
@@ -104,6 +107,9 @@ class EvaluateConfig(Section):
 class ExportConfig(Section):
     """The Hugging Face directory."""
 
+    memory_gb: float = Field(4, gt=0, description="memory of the machine that exports, where it is a pod")
+    disk_gb: float = Field(2, gt=0, description="its local disk: the source model and the exported one")
+
     dtype: Literal["float32", "bfloat16"] | None = Field(None, description="None is model.dtype")
     parity_tolerance: float = Field(
         0.01, gt=0, description="largest |difference| of logits allowed, as a fraction of the largest |logit|"
@@ -112,9 +118,68 @@ class ExportConfig(Section):
 
 
 class ConvertConfig(Section):
-    """Hugging Face to MaxText."""
+    """Hugging Face to MaxText, and back in `export`."""
 
+    on: Literal["cpu", "slice"] = Field(
+        "cpu", description="the machine that converts and exports, where it is a pod: one CPU machine, or the slice"
+    )
+    memory_gb: float = Field(4, gt=0, description="memory of the machine that converts, where it is a pod")
+    disk_gb: float = Field(2, gt=0, description="its local disk: the source model")
     deadline_s: int = Field(4 * 3600, ge=60)
+
+
+class TpuConfig(Section):
+    """The TPU slices that train and evaluate."""
+
+    slice: str = Field(description="kind and size of one slice: v6e-32, v6e:4x8, tpu7x-16")
+    slices: int = Field(1, ge=1, description="how many of them")
+    pathways: bool = Field(True, description="one head process drives all hosts; false runs the command on every host")
+    capacity: Literal["on-demand", "reservation", "spot"] = Field("on-demand", description="how the slice is paid for")
+    reservation: str | None = Field(None, description="name of the reservation, where capacity is reservation")
+    pools: list[str] = Field(
+        [], description="node pools that may be used, one or more per slice; empty is any that fits"
+    )
+    pathways_flags: dict[str, str] = Field({}, description="environment of the Pathways containers, such as FLAGS_...")
+    seconds_per_step: float | None = Field(None, gt=0, description="measured duration of a training step, for the cost")
+    usd_per_chip_hour: float | None = Field(None, gt=0, description="your own price; None is the list price")
+
+    @model_validator(mode="after")
+    def _possible(self) -> TpuConfig:
+        tpu.parse(self.slice)
+        if (self.capacity == "reservation") != (self.reservation is not None):
+            raise ValueError("tpu.capacity=reservation and tpu.reservation=NAME belong together: set both or neither")
+        return self
+
+
+class ClusterConfig(Section):
+    """The Kubernetes cluster that runs workloads, for the engines jobset and rayjob."""
+
+    gke: str | None = Field(
+        None,
+        pattern=r"^projects/[^/]+/locations/[^/]+/clusters/[^/]+$",
+        description="projects/P/locations/L/clusters/C; None is the cluster that this runs in, else the kubeconfig's",
+    )
+    context: str | None = Field(None, description="context of the kubeconfig; None is its current one")
+    namespace: str = Field("default", pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")
+    queue: str | None = Field(None, description="Kueue's LocalQueue; None is no queue")
+    priority: str | None = Field(None, description="a PriorityClass")
+    service_account: str | None = Field(None, description="Kubernetes service account of the workload's pods")
+    cpu_pool: str | None = Field("cpu-np", description="node pool of Pathways heads and of CPU machines; None is any")
+    cpu_cores: float = Field(2, gt=0, description="cores of a CPU machine")
+    cpu_memory_gb: float = Field(4, gt=0, description="memory of a CPU machine that trains or evaluates")
+    hf_secret: str | None = Field(
+        None,
+        pattern=r"^[a-z0-9][a-z0-9.-]*/[A-Za-z0-9._-]+$",
+        description="name/key of the Kubernetes Secret with the Hugging Face token",
+    )
+    images: dict[Literal["training", "converter", "serving", "proxy", "pathways"], str] = Field(
+        {}, description="images of your own instead of the default ones"
+    )
+    env: dict[str, str] = Field({}, description="further environment of every workload; never a secret")
+    silence_s: int = Field(900, ge=30, description="a workload whose launcher has been silent for so long ends itself")
+    detached: bool = Field(False, description="no silence bound: the workload goes on without its launcher")
+    poll_s: float = Field(15, gt=0, description="seconds between two looks at the cluster where nothing is heard")
+    ttl_s: int = Field(24 * 3600, ge=600, description="how long a finished JobSet stays to be looked at")
 
 
 class Config(Section):
@@ -122,10 +187,12 @@ class Config(Section):
 
     preset: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,59}$", description="name of the preset; its file's name")
     description: str = Field(description="one line for `posttrain presets`")
-    engine: Literal["process"] = Field("process", description="where workloads run: process is this machine")
+    engine: Literal["process", "jobset"] = Field(
+        "process", description="where workloads run: process is this machine, jobset the Kubernetes cluster"
+    )
     seed: int = Field(0, ge=0, le=2**32 - 1, description="data order and sampling, of training and of evaluation")
     store: str | None = Field(
-        None, description="root of converted weights and of the list of runs; None is beside the runs"
+        None, description="root of converted weights and of the list of runs, gs:// where pods work; None is ./store"
     )
     model: ModelConfig
     data: DatasetSpec
@@ -133,7 +200,17 @@ class Config(Section):
     evaluate: EvaluateConfig = Field(default_factory=EvaluateConfig)
     export: ExportConfig = Field(default_factory=ExportConfig)
     convert: ConvertConfig = Field(default_factory=ConvertConfig)
+    cluster: ClusterConfig = Field(default_factory=ClusterConfig)
+    tpu: TpuConfig | None = Field(None, description="TPU slices; None trains and evaluates on a CPU")
     maxtext: dict[str, MaxTextValue] = Field({}, description="any further MaxText setting of training and evaluation")
+
+    @model_validator(mode="after")
+    def _engine_fits(self) -> Config:
+        if self.tpu and self.engine == "process":
+            raise ValueError("a TPU slice is driven by the engine jobset: set engine=jobset, or tpu=null for a CPU")
+        if not self.tpu and self.convert.on == "slice":
+            raise ValueError("convert.on=slice needs a slice: set tpu.slice, or convert.on=cpu")
+        return self
 
     @model_validator(mode="after")
     def _maxtext_knows(self) -> Config:

@@ -6,7 +6,9 @@ so its folder is never taken for a whole one. `content_id` names converted weigh
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+import os
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -65,6 +67,22 @@ def write_manifest(directory_uri: storage.Uri, extra: Mapping[str, Any] | None =
     manifest = Manifest(files=files, extra=dict(extra or {}))
     storage.write_text(storage.join(directory_uri, FILE_NAME), manifest.model_dump_json(indent=1) + "\n")
     return manifest
+
+
+@contextlib.contextmanager
+def published(destination: storage.Uri) -> Iterator[str]:
+    """Yields where to write a folder that readers take for complete only when the block has ended well.
+
+    Locally it is written beside `destination` and renamed. In Cloud Storage, where pods write, it is written in place
+    and its manifest comes last.
+    """
+    if not storage.is_local(destination):
+        yield os.fspath(destination)
+        write_manifest(destination)
+        return
+    with storage.staged(destination) as stage:
+        yield str(stage)
+        write_manifest(stage)
 
 
 def check(directory_uri: storage.Uri, deep: bool = True) -> Manifest:

@@ -1,24 +1,30 @@
 """The command lines of MaxText, with the argument names of the tutorials.
 
 Pure functions: a `Config` and the places of a run in, a list of arguments out. The same builders serve every engine, so
-a run on a laptop tests the command line that a TPU slice gets. A module is run by `command(module, arguments, on_tpu)`:
-on TPU the stock module itself, on CPU through `components.maxtext_runtime.entry`, which replaces only what needs a TPU.
+a run on a laptop tests the command line that a TPU slice gets. A module is run by `command(module, arguments)` through
+`components.maxtext_runtime.entry`, which calls the stock module after a few preparations; on CPU it also replaces what
+needs a TPU.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any
 
-from components import maxtext_schema
+from components import storage
 from components.config import Config
+from components.fetch import TOKENIZER_FILES
+from components.record import ArtifactRecord
+from components.workloads.workload import Input
 
 TO_MAXTEXT = "maxtext.checkpoint_conversion.to_maxtext"
 TRAIN_RL = "maxtext.trainers.post_train.rl.train_rl"
 TO_HUGGINGFACE = "maxtext.checkpoint_conversion.to_huggingface"
 ENTRY = "components.maxtext_runtime.entry"
+RL_YML = "@maxtext@/configs/post_train/rl.yml"
+REWARD_FILE = "@components@/rewards/maxtext_rewards.py"
+FINISHED = "RL Training Completed Successfully!"  # what train_rl prints when its last step is done
 
 # What a machine without TPU needs of train_rl: one device for sampler and trainer, no Pathways, nothing offloaded.
 CPU = {
@@ -42,15 +48,24 @@ CPU = {
 PATHWAYS_LAYOUT = {"checkpoint_storage_use_zarr3": False, "checkpoint_storage_use_ocdbt": False}
 
 
-def command(python: str, module: str, arguments: Iterable[str], *, on_tpu: bool = False) -> tuple[str, ...]:
+def command(module: str, arguments: Iterable[str]) -> tuple[str, ...]:
     """The command that runs a stock MaxText module."""
-    head = (python, "-m", module) if on_tpu else (python, "-m", ENTRY, module)
-    return (*head, *arguments)
+    return ("python", "-m", ENTRY, module, *arguments)
 
 
-def rl_yml() -> Path:
-    """The configuration file of `train_rl` in the installed MaxText. RuntimeError when it is not installed."""
-    return maxtext_schema.package_root() / "configs" / "post_train" / "rl.yml"
+def training_inputs(model: ArtifactRecord, dataset: ArtifactRecord, reward_file: str | None) -> tuple[Input, ...]:
+    """What `train_rl` reads from local files, as the places `@model@`, `@dataset@` and `@reward_file@`."""
+    own = (Input(name="reward_file", uri=reward_file),) if reward_file else ()
+    return (
+        Input(name="model", uri=model.data_uri, only=TOKENIZER_FILES),
+        Input(name="dataset", uri=dataset.data_uri),
+        *own,
+    )
+
+
+def items(checkpoint: ArtifactRecord) -> str:
+    """The Orbax folder of a checkpoint that MaxText is given as load_parameters_path."""
+    return storage.join(checkpoint.data_uri, str(checkpoint.extra["items"]))
 
 
 def sizes(config: Config) -> dict[str, Any]:
@@ -75,28 +90,16 @@ def to_maxtext(config: Config, *, hf_model: str, output: str) -> list[str]:
     return [*settings, f"--hf_model_path={hf_model}", "--lazy_load_tensors=True", f"--save_dtype={config.model.dtype}"]
 
 
-def train_rl(
-    config: Config,
-    *,
-    rl_yml: str,
-    run_name: str,
-    output: str,
-    parameters: str,
-    model: str,
-    dataset: str,
-    reward_file: str,
-) -> list[str]:
+def train_rl(config: Config, *, run_name: str, output: str, parameters: str) -> list[str]:
     """Arguments of GRPO training; checkpoints go to `<output>/<run_name>/checkpoints/actor/<step>/`.
 
     Args:
-        config: the preset.
-        rl_yml: MaxText's configuration file of the trainer.
-        run_name: folder below `output`.
-        output: where the trainer writes.
-        parameters: the weights to begin with, an Orbax folder.
-        model: the Hugging Face directory, for its tokenizer.
-        dataset: the folder with `train.parquet`, `eval.parquet` and `template.json`.
-        reward_file: the Python file that MaxText asks for the reward functions.
+      config: the preset.
+      run_name: folder below `output`.
+      output: where the trainer writes.
+      parameters: the weights to begin with, an Orbax folder.
+
+    The tokenizer is read from `@model@`, the questions and the template from `@dataset@`.
     """
     train = config.train
     values: dict[str, Any] = {
@@ -104,15 +107,15 @@ def train_rl(
         "base_output_directory": output,
         "model_name": config.model.name,
         "load_parameters_path": parameters,
-        "tokenizer_path": model,
+        "tokenizer_path": "@model@",
         "tokenizer_type": "huggingface",
-        "data_template_path": f"{dataset}/template.json",
+        "data_template_path": "@dataset@/template.json",
         # the files decide; the name only picks special treatment inside MaxText, which the download stage has done
         # already
         "dataset_name": "parquet",
         "eval_dataset_name": "parquet",
-        "hf_train_files": f"{dataset}/train.parquet",
-        "hf_eval_files": f"{dataset}/eval.parquet",
+        "hf_train_files": "@dataset@/train.parquet",
+        "hf_eval_files": "@dataset@/eval.parquet",
         "train_split": "train",
         "eval_split": "train",
         "data_shuffle_seed": config.seed,
@@ -135,7 +138,7 @@ def train_rl(
         # evaluation is a stage of its own, on held-out questions and with intervals
         "num_test_batches": 0,
         "eval_interval": -1,
-        "reward_functions_path": reward_file,
+        "reward_functions_path": REWARD_FILE,
         "reward_functions": ",".join(train.rewards),
         "scan_layers": config.model.scan_layers,
         "dtype": config.model.dtype,
@@ -145,11 +148,11 @@ def train_rl(
         "vllm_hf_overrides": {"architectures": ["MaxTextForCausalLM"]},
         "vllm_additional_config": {"maxtext_config": {"model_name": config.model.name}},
         **PATHWAYS_LAYOUT,
-        **CPU,
+        **({} if config.tpu else CPU),
         **sizes(config),
         **config.maxtext,
     }
-    return [rl_yml, *_format(values)]
+    return [RL_YML, *_format(values)]
 
 
 def to_huggingface(config: Config, *, parameters: str, hf_model: str, output: str) -> list[str]:

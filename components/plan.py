@@ -67,6 +67,14 @@ class Plan(BaseModel):
         return storage.join(self.run_dir, stage)
 
     @property
+    def reward_file(self) -> str | None:
+        """The user's own reward functions; where pods work, the copy that the stage `download` makes of them."""
+        own = self.config.train.reward_file
+        if own is None or storage.is_local(self.run_dir):
+            return own
+        return storage.join(self.stage_dir("download"), "rewards.py")
+
+    @property
     def model_dir(self) -> str:
         """Where the source model lies in Hugging Face format."""
         name = "".join(c if c.isalnum() else "-" for c in self.config.model.source.split("://")[-1]).strip("-")[-60:]

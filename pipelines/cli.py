@@ -94,12 +94,12 @@ def run(
 
     bytecode.keep()
 
-    from pipelines.launch import fresh_plan, resumed_plan
+    from pipelines.launch import fresh, resumed
 
     if resume:
-        the_plan = resumed_plan(resume, preset, overrides, _absolute(store or STORE))
+        the_run = resumed(resume, preset, overrides, store)
     elif preset:
-        the_plan = fresh_plan(preset, overrides, output, store)
+        the_run = fresh(preset, overrides, output, store)
     else:
         raise UserError("Say which preset to run, for example `posttrain run tiny-qwen3`, or --resume RUN.")
 
@@ -108,9 +108,10 @@ def run(
     from pipelines.summary import closing_line
     from pipelines.targets import local
 
+    the_plan = the_run.plan
     click.echo(f"{the_plan.run_id} -> {the_plan.run_dir}")
     try:
-        record = local.run(the_plan, compile_yaml(the_plan.config), Console(verbose=verbose))
+        record = local.run(the_run, compile_yaml(the_plan.config), Console(verbose=verbose))
     except KeyboardInterrupt:
         click.echo(
             f"\nStopped. `posttrain run --resume {the_plan.run_id}` continues from the latest complete checkpoint."
@@ -150,9 +151,10 @@ def compile_(preset: str, overrides: tuple[str, ...], output: str | None) -> Non
 def runs(store: str) -> None:
     """List the runs, newest first, with their verdicts."""
     from pipelines import registry
+    from pipelines.launch import rooted
     from pipelines.summary import listing
 
-    click.echo(listing(registry.entries(_absolute(store))))
+    click.echo(listing(registry.entries(rooted(store))))
 
 
 @app.command()
@@ -161,9 +163,10 @@ def runs(store: str) -> None:
 def status(run: str, store: str) -> None:
     """Say how RUN is doing, and why it failed. RUN is a name or a directory."""
     from pipelines import registry
+    from pipelines.launch import rooted
     from pipelines.summary import describe
 
-    click.echo(describe(registry.find(_absolute(store), run)))
+    click.echo(describe(registry.find(rooted(store), run)))
 
 
 @app.command()
@@ -172,16 +175,13 @@ def status(run: str, store: str) -> None:
 def cancel(run: str, store: str) -> None:
     """End RUN and everything that it started."""
     from pipelines import registry
+    from pipelines.launch import rooted
 
-    entry = registry.find(_absolute(store), run)
+    entry = registry.find(rooted(store), run)
     if entry.status != "running":
         raise UserError(f"The run {entry.run_id} is not running: it is {entry.status}.")
-    os.kill(int((Path(entry.run_dir) / registry.PID).read_text()), signal.SIGTERM)
+    os.kill(int((Path(entry.home) / registry.PID).read_text()), signal.SIGTERM)
     click.echo(f"{entry.run_id}: ending. `posttrain run --resume {entry.run_id}` continues it.")
-
-
-def _absolute(path: str) -> str:
-    return str(Path(path).absolute())
 
 
 def main(arguments: list[str] | None = None) -> Any:

@@ -57,28 +57,19 @@ def _power(config: Config) -> list[str]:
 
 
 def _commands(config: Config, places: dict[str, str]) -> list[tuple[str, str, list[str]]]:
-    model, run, base = f"{places['store']}/models/<id>", places["run"], f"{places['store']}/converted/<id>"
+    run, base = places["run"], f"{places['store']}/converted/<id>"
     trained = f"{run}/train/grpo/checkpoints/actor/{config.train.steps}/model_params"
     return [
-        ("convert", maxtext_args.TO_MAXTEXT, maxtext_args.to_maxtext(config, hf_model=model, output=base)),
+        ("convert", maxtext_args.TO_MAXTEXT, maxtext_args.to_maxtext(config, hf_model="@model@", output=base)),
         (
             "train",
             maxtext_args.TRAIN_RL,
-            maxtext_args.train_rl(
-                config,
-                rl_yml="rl.yml",
-                run_name="grpo",
-                output=f"{run}/train",
-                parameters=f"{base}/0/items",
-                model=model,
-                dataset=f"{run}/download/dataset",
-                reward_file="components/rewards/maxtext_rewards.py",
-            ),
+            maxtext_args.train_rl(config, run_name="grpo", output=f"{run}/train", parameters=f"{base}/0/items"),
         ),
         (
             "export",
             maxtext_args.TO_HUGGINGFACE,
-            maxtext_args.to_huggingface(config, parameters=trained, hf_model=model, output=f"{run}/export/model"),
+            maxtext_args.to_huggingface(config, parameters=trained, hf_model="@model@", output="@exported@"),
         ),
     ]
 

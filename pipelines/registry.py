@@ -25,19 +25,22 @@ PID = "run.pid"
 
 @dataclass(frozen=True)
 class Entry:
-    """A run as the list shows it. `status` is running, succeeded, failed, or stopped (it ended without saying how)."""
+    """A run as the list shows it. `status` is running, succeeded, failed, or stopped (it ended without saying how).
+    `home` is its directory on the machine that began it.
+    """
 
     run_id: str
     run_dir: str
+    home: str
     preset: str
     started: str
     status: str
     record: RunRecord | None
 
 
-def add(plan: Plan) -> None:
+def add(plan: Plan, home: Path) -> None:
     """Lists a run."""
-    place = {"run_id": plan.run_id, "run_dir": plan.run_dir, "preset": plan.config.preset, "started": plan.started}
+    place = _fields(plan) | {"home": str(home)}
     storage.write_text(storage.join(plan.store, "runs", f"{plan.run_id}.json"), json.dumps(place, indent=1))
 
 
@@ -52,7 +55,7 @@ def entries(store: str) -> list[Entry]:
 def _place(uri: str) -> dict[str, str] | None:
     try:
         place = json.loads(storage.read_text(uri))
-        return {key: place[key] for key in ("run_id", "run_dir", "preset", "started")}
+        return {key: place[key] for key in ("run_id", "run_dir", "home", "preset", "started")}
     except (ValueError, KeyError, TypeError):
         return None
 
@@ -61,16 +64,18 @@ def find(store: str, run: str) -> Entry:
     """The run of that name, or in that directory."""
     every = entries(store)
     for entry in every:
-        if run in (entry.run_id, entry.run_dir) or str(Path(run).absolute()) == entry.run_dir:
+        if run in (entry.run_id, entry.run_dir) or str(Path(run).absolute()) == entry.home:
             return entry
-    if storage.exists(storage.join(run, PLAN)):
-        plan = read_plan(str(Path(run).absolute()))
-        return _entry(
-            {"run_id": plan.run_id, "run_dir": plan.run_dir, "preset": plan.config.preset, "started": plan.started}
-        )
+    place = run if "://" in run else str(Path(run).absolute())
+    if storage.exists(storage.join(place, PLAN)):
+        return _entry(_fields(read_plan(place)) | {"home": place})
     raise UserError(
         f"There is no run '{run}' in {store}.{did_you_mean(run, [e.run_id for e in every])} `posttrain runs` lists them."
     )
+
+
+def _fields(plan: Plan) -> dict[str, str]:
+    return {"run_id": plan.run_id, "run_dir": plan.run_dir, "preset": plan.config.preset, "started": plan.started}
 
 
 def read_plan(run_dir: str) -> Plan:
@@ -87,11 +92,11 @@ def _entry(place: dict[str, str]) -> Entry:
     if storage.exists(storage.join(run_dir, RUN)):
         with contextlib.suppress(ValidationError):  # damaged, or of another version: the run is there all the same
             record = RunRecord.model_validate_json(storage.read_text(storage.join(run_dir, RUN)))
-    if storage.is_local(run_dir) and _alive(Path(run_dir) / PID):
+    if _alive(Path(place["home"]) / PID):
         status = "running"
     else:
         status = record.status if record else "stopped"
-    return Entry(place["run_id"], run_dir, place["preset"], place["started"], status, record)
+    return Entry(place["run_id"], run_dir, place["home"], place["preset"], place["started"], status, record)
 
 
 def _alive(pid_file: Path) -> bool:

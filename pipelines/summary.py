@@ -52,21 +52,23 @@ def _outcome(entry: Entry) -> str:
 def describe(entry: Entry) -> str:
     """How a run is doing: its state, its stages, where it is, and the reason if it failed."""
     lines = [f"{entry.run_id}: {entry.status}", f"directory: {entry.run_dir}"]
+    if entry.home != entry.run_dir:
+        lines.append(f"home: {entry.home}")
     record = entry.record or assemble(read_plan(entry.run_dir), status=entry.status, seconds=0.0)
     lines += [f"  {s.name:<10} {s.status:<10} {duration(s.seconds):>12}  {s.note}" for s in record.stages]
     if entry.status == "succeeded":
         lines += [verdict_line(record), f"report: {record.report_uri}"]
     elif entry.status == "running":
-        lines.append(f"now: {_latest(entry.run_dir)}")
+        lines.append(f"now: {_latest(entry.home)}")
     else:
-        lines.append(f"{entry.status}: {record.error}" if record.error else f"last: {_latest(entry.run_dir)}")
+        lines.append(f"{entry.status}: {record.error}" if record.error else f"last: {_latest(entry.home)}")
         lines.append(f"`posttrain run --resume {entry.run_id}` continues it; log.txt in its directory has every line.")
     return "\n".join(lines)
 
 
-def _latest(run_dir: str) -> str:
-    """The newest line of progress in the run's log."""
-    log = Path(run_dir) / "log.txt"
+def _latest(home: str) -> str:
+    """The newest line of progress in the log at the run's home."""
+    log = Path(home) / "log.txt"
     with contextlib.suppress(FileNotFoundError), log.open("rb") as stream:
         stream.seek(max(0, log.stat().st_size - _TAIL_BYTES))
         for line in reversed(stream.read().decode(errors="replace").splitlines()):

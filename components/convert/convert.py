@@ -2,14 +2,12 @@
 
 In: the model directory. Out: a checkpoint at `<store>/converted/<identity>/0/items` with its manifest. A complete one
 is used as it is; one with a missing or damaged file is converted anew. The conversion writes beside its final place and
-moves there last, so a killed one leaves nothing that looks complete.
+moves there last, or in Cloud Storage writes the manifest last, so a killed one leaves nothing that looks complete.
 """
 
 from __future__ import annotations
 
 import importlib.metadata
-import sys
-from pathlib import Path
 
 from components import manifest, maxtext_args, record, storage
 from components.errors import UserError
@@ -17,8 +15,8 @@ from components.plan import Plan
 from components.progress import say
 from components.record import ArtifactRecord
 from components.stage import StageResult
-from components.workloads import environment, process
-from components.workloads.workload import Workload
+from components.workloads import engine, machines
+from components.workloads.workload import Input, Workload
 
 
 def convert(plan: Plan, model: ArtifactRecord) -> StageResult:
@@ -39,21 +37,25 @@ def convert(plan: Plan, model: ArtifactRecord) -> StageResult:
         raise
 
 
+def workload(plan: Plan, model: ArtifactRecord, output: str) -> Workload:
+    """The conversion of `model` to a checkpoint below `output`."""
+    arguments = maxtext_args.to_maxtext(plan.config, hf_model="@model@", output=output)
+    return Workload(
+        stage="convert",
+        run_id=plan.run_id,
+        command=maxtext_args.command(maxtext_args.TO_MAXTEXT, arguments),
+        inputs=(Input(name="model", uri=model.data_uri),),
+        needs=machines.converter(plan.config, plan.config.convert),
+        image="converter",
+        deadline_s=plan.config.convert.deadline_s,
+    )
+
+
 def _convert(plan: Plan, model: ArtifactRecord) -> ArtifactRecord:
-    with storage.staged(plan.converted_dir) as partial:
-        arguments = maxtext_args.to_maxtext(plan.config, hf_model=model.data_uri, output=str(partial))
-        workload = Workload(
-            stage="convert",
-            run_id=plan.run_id,
-            command=maxtext_args.command(sys.executable, maxtext_args.TO_MAXTEXT, arguments),
-            env=environment.cpu(plan),
-            deadline_s=plan.config.convert.deadline_s,
-        )
-        log = Path(plan.stage_dir("convert")) / "log.txt"
-        process.run(workload, log, lambda line: print(f"convert | {line}", flush=True))
-        made = _record(plan, model)
-        record.write(made, partial)
-        manifest.write_manifest(partial)
+    made = _record(plan, model)
+    with manifest.published(plan.converted_dir) as output:
+        engine.run(plan, workload(plan, model, output))
+        record.write(made, output)
     return made
 
 

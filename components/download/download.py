@@ -6,11 +6,11 @@ this run as parquet. A model that is there and complete is not fetched again.
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 
-import pandas as pd
-
 from components import storage
+from components.fetch import TOKENIZER_FILES, fetch
 from components.plan import Plan
 from components.progress import say
 from components.record import ArtifactRecord
@@ -32,6 +32,8 @@ def download(plan: Plan) -> StageResult:
         need_eval=config.evaluate.questions,
         **stamp,
     )
+    if config.train.reward_file and plan.reward_file and plan.reward_file != config.train.reward_file:
+        storage.copy_file(config.train.reward_file, plan.reward_file)
     sizes.check(plan.model_dir, config.model.name, config.model.sizes)
     if fit.tokenizer_at_hand(config.model.source) is None:  # else it was checked before the run began
         check_fit(plan, questions)
@@ -43,15 +45,13 @@ def download(plan: Plan) -> StageResult:
 
 def check_fit(plan: Plan, questions: ArtifactRecord) -> None:
     """Raises UserError when the questions' prompts do not fit the context."""
-    train, held_out = (
-        pd.read_parquet(storage.join(questions.data_uri, f"{side}.parquet"), columns=["question"])["question"].tolist()
-        for side in ("train", "eval")
-    )
-    fit.check_prompts(
-        Path(plan.model_dir),
-        storage.read_text(storage.join(questions.data_uri, "template.json")),
-        train,
-        held_out[: plan.config.evaluate.questions],
-        room=plan.config.train.max_prompt_tokens,
-        need_train=plan.config.train.batch_size,
-    )
+    train, held_out = (dataset.read(questions.data_uri, side)["question"].tolist() for side in ("train", "eval"))
+    with tempfile.TemporaryDirectory() as scratch:
+        fit.check_prompts(
+            fetch(plan.model_dir, Path(scratch), TOKENIZER_FILES),
+            storage.read_text(storage.join(questions.data_uri, "template.json")),
+            train,
+            held_out[: plan.config.evaluate.questions],
+            room=plan.config.train.max_prompt_tokens,
+            need_train=plan.config.train.batch_size,
+        )

@@ -2,15 +2,16 @@
 verdict.
 
 In: both checkpoints, the model directory (tokenizer), the questions. Out: `completions-<name>.jsonl`, the per-question
-table `scored.parquet`, `evaluation.json`. The generation runs in one process for both checkpoints, with MaxText's own
-rollout; scoring and statistics run here. Its files are written anew every time, so no question is counted twice.
+table `scored-<name>.parquet`, `evaluation.json`. The generation is one workload for both checkpoints, with MaxText's
+own rollout; scoring and statistics run here. Its files are written anew every time, so no question is counted twice.
 """
 
 from __future__ import annotations
 
+import io
 import json
 import re
-import sys
+import tempfile
 from pathlib import Path
 
 import pandas as pd
@@ -18,17 +19,18 @@ import pandas as pd
 from components import maxtext_args, record, storage
 from components.evaluate.gate import evaluate_pair
 from components.evaluate.score import score_table
+from components.fetch import fetch
 from components.manifest import write_manifest
 from components.maxtext_runtime.generate_spec import Checkpoint, Spec
 from components.plan import Plan
 from components.progress import Countdown, say
 from components.record import ArtifactRecord
 from components.results import Evaluation
-from components.rewards import maxtext_rewards
 from components.rewards.verifier import Verifier
+from components.sources import dataset as questions_of
 from components.stage import StageResult
-from components.workloads import environment, process
-from components.workloads.workload import Workload
+from components.workloads import engine, machines
+from components.workloads.workload import Input, Output, Workload
 
 BEFORE, AFTER = "before", "after"
 RESULT = "result"
@@ -42,19 +44,11 @@ def evaluate(
     """Returns the record `evaluation` and its scalars; the verdict is in both."""
     record.expect(checkpoint, "maxtext-checkpoint")
     record.expect(trained, "rl-checkpoint")
-    here = Path(plan.stage_dir("evaluate"))
-    storage.delete_tree(str(here))
-    result = here / RESULT
-    result.mkdir(parents=True)
+    result = storage.join(plan.stage_dir("evaluate"), RESULT)
     questions = _questions(plan, dataset)
-    completions = _generate(plan, {BEFORE: checkpoint, AFTER: trained}, model, dataset, questions, here)
+    completions = _generate(plan, checkpoint, trained, model, dataset, questions)
     say("evaluate", f"scoring {sum(len(table) for table in completions.values())} completions")
-    train = plan.config.train
-    with Verifier() as verifier:
-        scored = {
-            name: score_table(questions, table, train.rewards, reward_file=train.reward_file, verifier=verifier)
-            for name, table in completions.items()
-        }
+    scored = _score(plan, questions, completions)
     found = evaluate_pair(
         questions,
         scored[BEFORE],
@@ -64,8 +58,8 @@ def evaluate(
         seed=plan.config.seed,
     )
     for name, table in scored.items():
-        table.to_parquet(result / f"scored-{name}.parquet", index=False)
-    storage.write_text(str(result / "evaluation.json"), found.model_dump_json(indent=1))
+        storage.write_bytes(storage.join(result, f"scored-{name}.parquet"), table.to_parquet(index=False))
+    storage.write_text(storage.join(result, "evaluation.json"), found.model_dump_json(indent=1))
     return StageResult(
         records={"evaluation": _record(plan, checkpoint, trained, dataset, result, found)},
         metrics=_metrics(found),
@@ -73,30 +67,17 @@ def evaluate(
     )
 
 
-def _questions(plan: Plan, dataset: ArtifactRecord) -> pd.DataFrame:
-    """The first `evaluate.questions` held-out questions: id, question, answer (list of texts), cluster."""
-    table = pd.read_parquet(storage.join(dataset.data_uri, "eval.parquet")).head(plan.config.evaluate.questions)
-    table["answer"] = [json.loads(answers) for answers in table["answer"]]
-    return table
-
-
-def _generate(
-    plan: Plan,
-    checkpoints: dict[str, ArtifactRecord],
-    model: ArtifactRecord,
-    dataset: ArtifactRecord,
-    questions: pd.DataFrame,
-    here: Path,
-) -> dict[str, pd.DataFrame]:
+def workload(
+    plan: Plan, checkpoint: ArtifactRecord, trained: ArtifactRecord, model: ArtifactRecord, dataset: ArtifactRecord
+) -> Workload:
+    """The generation of every completion, before and after."""
     config = plan.config
-    questions[["id", "question"]].to_json(here / "questions.jsonl", orient="records", lines=True)
+    here = plan.stage_dir("evaluate")
     spec = Spec(
-        questions=str(here / "questions.jsonl"),
+        questions="@questions@",
         checkpoints=tuple(
-            Checkpoint(
-                name, storage.join(r.data_uri, str(r.extra["items"])), str(here / RESULT / f"completions-{name}.jsonl")
-            )
-            for name, r in checkpoints.items()
+            Checkpoint(name, maxtext_args.items(one), f"@result@/completions-{name}.jsonl")
+            for name, one in ((BEFORE, checkpoint), (AFTER, trained))
         ),
         samples_per_question=config.evaluate.samples,
         greedy=config.evaluate.greedy,
@@ -106,37 +87,68 @@ def _generate(
         max_new_tokens=config.train.max_completion_tokens,
         seed=config.seed,
     )
-    spec.write(here / "spec.json")
     arguments = maxtext_args.train_rl(
-        config,
-        rl_yml=str(maxtext_args.rl_yml()),
-        run_name="evaluate",
-        output=str(here),
-        parameters=spec.checkpoints[0].load_parameters_path,
-        model=model.data_uri,
-        dataset=dataset.data_uri,
-        reward_file=str(Path(maxtext_rewards.__file__)),
+        config, run_name="evaluate", output=here, parameters=spec.checkpoints[0].load_parameters_path
     )
-    workload = Workload(
+    return Workload(
         stage="evaluate",
         run_id=plan.run_id,
-        command=(sys.executable, "-m", _GENERATE, "--spec", str(here / "spec.json"), *arguments),
-        env=environment.cpu(plan),
+        command=("python", "-m", _GENERATE, "--spec", spec.to_json(), *arguments),
+        inputs=(
+            *maxtext_args.training_inputs(model, dataset, None),
+            Input(name="questions", uri=storage.join(here, "questions.jsonl")),
+        ),
+        outputs=(Output(name="result", uri=storage.join(here, RESULT)),),
+        needs=machines.accelerator(config),
         deadline_s=config.evaluate.deadline_s,
     )
-    total = len(questions) * spec.passes
-    say("evaluate", f"{len(questions)} questions x {spec.passes} completions, before and after")
+
+
+def _questions(plan: Plan, dataset: ArtifactRecord) -> pd.DataFrame:
+    """The first `evaluate.questions` held-out questions: id, question, answer (list of texts), cluster."""
+    table = questions_of.read(dataset.data_uri, "eval").head(plan.config.evaluate.questions)
+    table["answer"] = [json.loads(answers) for answers in table["answer"]]
+    return table
+
+
+def _generate(
+    plan: Plan,
+    checkpoint: ArtifactRecord,
+    trained: ArtifactRecord,
+    model: ArtifactRecord,
+    dataset: ArtifactRecord,
+    questions: pd.DataFrame,
+) -> dict[str, pd.DataFrame]:
+    asked = plan.config.evaluate
+    here = plan.stage_dir("evaluate")
+    text = questions[["id", "question"]].to_json(orient="records", lines=True)
+    storage.write_text(storage.join(here, "questions.jsonl"), text)
+    passes = asked.samples + asked.greedy
+    total = len(questions) * passes
+    say("evaluate", f"{len(questions)} questions x {passes} completions, before and after")
     countdown = Countdown(2 * total)
 
     def on_line(line: str) -> None:
-        print(f"evaluate | {line}", flush=True)
         if match := _PROGRESS.match(line):
             done = int(match[2]) + (total if match[1] == AFTER else 0)
             left = countdown.left(done)
             say("evaluate", f"{done}/{2 * total} completions" + (f", {left} left" if left else ""))
 
-    process.run(workload, here / "log.txt", on_line)
-    return {c.name: pd.read_json(c.output, lines=True, dtype={"id": str, "completion": str}) for c in spec.checkpoints}
+    engine.run(plan, workload(plan, checkpoint, trained, model, dataset), on_line)
+    return {name: _completions(storage.join(here, RESULT, f"completions-{name}.jsonl")) for name in (BEFORE, AFTER)}
+
+
+def _completions(uri: str) -> pd.DataFrame:
+    return pd.read_json(io.BytesIO(storage.read_bytes(uri)), lines=True, dtype={"id": str, "completion": str})
+
+
+def _score(plan: Plan, questions: pd.DataFrame, completions: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
+    with tempfile.TemporaryDirectory() as scratch, Verifier() as verifier:
+        own = str(fetch(plan.reward_file, Path(scratch))) if plan.reward_file else None
+        return {
+            name: score_table(questions, table, plan.config.train.rewards, reward_file=own, verifier=verifier)
+            for name, table in completions.items()
+        }
 
 
 def _settings(plan: Plan) -> dict[str, str | int | float | bool]:
@@ -162,7 +174,7 @@ def _record(
     checkpoint: ArtifactRecord,
     trained: ArtifactRecord,
     dataset: ArtifactRecord,
-    result: Path,
+    result: str,
     found: Evaluation,
 ) -> ArtifactRecord:
     made = plan.record(
@@ -171,7 +183,7 @@ def _record(
         format="jsonl",
         step=trained.step,
         parent_uris=[checkpoint.data_uri, trained.data_uri, dataset.data_uri],
-        data_uri=str(result),
+        data_uri=result,
         extra={"verdict": str(found.verdict), **_metrics(found)},
     )
     record.write(made, result)

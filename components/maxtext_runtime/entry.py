@@ -1,10 +1,12 @@
-"""Runs a stock MaxText module on CPU: `python -m components.maxtext_runtime.entry MODULE [stock arguments]`.
+"""Runs a stock MaxText module: `python -m components.maxtext_runtime.entry MODULE [stock arguments]`.
 
-MODULE is one of the modules of the TPU tutorial, with its own arguments; on TPU it is called directly. Here it runs
-after these preparations, none of which changes what it computes for a published model:
+MODULE is one of the modules of the TPU tutorial, with its own arguments. It runs after these preparations, none of
+which changes what it computes for a published model:
+  - every argument is checked against the settings of the MaxText that is installed here, which is the image's;
   - `multiprocessing.pool` is imported, which MaxText's reward pool uses without importing it;
   - the conversion maps follow the sizes of the local model (sizes.py);
   - the objects made by imports are frozen out of garbage collection, since the converters collect once per tensor;
+  - for train_rl, the optimizer that POSTTRAIN_OPTIMIZER names (optimizer.py);
   - for train_rl on CPU, a JAX sampler takes the place of vLLM (substitutions.py).
 
 The top level imports nothing: the reward workers are spawned processes that import this file again.
@@ -24,21 +26,39 @@ def prepare(module: str, args: list[str]) -> None:
 
     from components.maxtext_runtime import sizes
 
+    check_settings(args)
     os.environ.setdefault("HF_TOKEN", "none")  # MaxText asks for one even for local files
     sizes.use_sizes_from_arguments(args)
     if module in (TO_MAXTEXT, TO_HUGGINGFACE):
         # not the converter itself: it must be imported as __main__, and defines command line flags once
         for heavy in ("configs.pyconfig", "models.models", "checkpoint_conversion.utils.utils"):
             importlib.import_module(f"maxtext.{heavy}")
-    elif module == TRAIN_RL and os.environ.get("JAX_PLATFORMS") == "cpu":
-        from components.maxtext_runtime.quiet import drop_rollout_texts
-        from components.maxtext_runtime.substitutions import use_cpu_rollout
+    elif module == TRAIN_RL:
+        if os.environ.get("JAX_PLATFORMS") == "cpu":
+            from components.maxtext_runtime.quiet import drop_rollout_texts
+            from components.maxtext_runtime.substitutions import use_cpu_rollout
 
-        drop_rollout_texts()
-        use_cpu_rollout()
+            drop_rollout_texts()
+            use_cpu_rollout()
         importlib.import_module(module)
+        if os.environ.get("POSTTRAIN_OPTIMIZER") == "adafactor":
+            from components.maxtext_runtime.optimizer import use_adafactor
+
+            use_adafactor()
     gc.collect()
     gc.freeze()
+
+
+def check_settings(args: list[str]) -> None:
+    """Raises UserError for the first `name=value` whose name this MaxText does not know; flags with dashes are not
+    settings.
+    """
+    from components import maxtext_schema
+    from components.errors import UserError
+
+    names = (arg.split("=", 1)[0] for arg in args if "=" in arg and not arg.startswith("-"))
+    if problems := maxtext_schema.installed().problems(dict.fromkeys(names)):
+        raise UserError(f"{problems[0]} The image has another MaxText than the one that planned this run.")
 
 
 def close_reward_pool() -> None:

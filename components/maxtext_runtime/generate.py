@@ -1,6 +1,6 @@
-"""Evaluation without training: `python -m components.maxtext_runtime.generate --spec SPEC.json [train_rl arguments]`.
+"""Evaluation without training: `python -m components.maxtext_runtime.generate --spec SPEC [train_rl arguments]`.
 
-In: a specification (generate_spec.py) and the arguments of the train_rl run that is evaluated, of which
+In: a specification as JSON (generate_spec.py) and the arguments of the train_rl run that is evaluated, of which
 load_parameters_path is ignored. Out: per checkpoint, JSON lines
 
     {"id": ..., "sample": 0, "greedy": false, "completion": "...", "n_tokens": 12, "truncated": false}
@@ -217,10 +217,10 @@ def main() -> None:
     from components.maxtext_runtime.generate_spec import Spec
 
     parser = argparse.ArgumentParser(prog="python -m components.maxtext_runtime.generate", allow_abbrev=False)
-    parser.add_argument("--spec", required=True, help="JSON file, see generate_spec.py")
+    parser.add_argument("--spec", required=True, help="JSON, see generate_spec.py")
     options, args = parser.parse_known_args()
     try:
-        spec = Spec.read(options.spec)
+        spec = Spec.from_json(options.spec)
         entry.prepare(entry.TRAIN_RL, args)
         generate(spec, args)
     except UserError as error:

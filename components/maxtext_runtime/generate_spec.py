@@ -24,7 +24,7 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class Spec:
-    """One evaluation run. Written as JSON by `write`, read by `read`.
+    """One evaluation run, as JSON on the command line of `generate`.
 
     questions: JSON lines with `id` (str or int) and `question`. MaxText's own code makes the prompt, as in training.
     checkpoints: sampled one after the other in one process, with the same random numbers for the same weights.
@@ -60,22 +60,25 @@ class Spec:
         """Completions per question."""
         return self.samples_per_question + self.greedy
 
-    def write(self, path: str | Path) -> None:
-        Path(path).write_text(json.dumps(asdict(self), indent=2) + "\n")
+    def to_json(self) -> str:
+        """What `from_json` reads."""
+        return json.dumps(asdict(self))
 
     @classmethod
-    def read(cls, path: str | Path) -> Spec:
-        """Raises UserError for a file that is not a specification, with the nearest known key."""
+    def from_json(cls, text: str) -> Spec:
+        """Raises UserError for a text that is not a specification, with the nearest known key."""
         try:
-            values: dict[str, Any] = json.loads(Path(path).read_text())
+            values: dict[str, Any] = json.loads(text)
             checkpoints = tuple(Checkpoint(**checkpoint) for checkpoint in values.pop("checkpoints"))
             known = cls.__dataclass_fields__
             for key in values:
                 if key not in known:
-                    raise UserError(f"{path}: unknown key '{key}'.{did_you_mean(key, known)}")
+                    raise UserError(
+                        f"The specification for generate has an unknown key '{key}'.{did_you_mean(key, known)}"
+                    )
             return cls(checkpoints=checkpoints, **values)
-        except (OSError, json.JSONDecodeError, KeyError, TypeError) as error:
-            raise UserError(f"{path} is not a specification for generate: {error!r}") from error
+        except (json.JSONDecodeError, KeyError, TypeError) as error:
+            raise UserError(f"The text after --spec is not a specification for generate: {error!r}") from error
 
 
 @dataclass(frozen=True)

@@ -38,6 +38,7 @@ def make_plan(config: Config, *, run_id: str, run_dir: str, store: str, where: s
     Raises:
       UserError: the output is occupied, the source or the data is not usable, a reward function does not exist.
     """
+    refuse_out_of_reach(config, store)
     refuse_occupied(run_dir)
     refuse_unwritable(store, "--store")
     check_inputs(config)
@@ -70,6 +71,14 @@ def converted_id(config: Config, revision: str) -> str:
             **config.model.sizes,
         },
     )
+
+
+def refuse_out_of_reach(config: Config, store: str) -> None:
+    """Raises UserError when pods are to work on what lies on one machine's disk."""
+    if config.engine != "process" and storage.is_local(store):
+        raise UserError(
+            f"engine={config.engine} runs pods, which cannot reach {store}: give --store gs://BUCKET/FOLDER, or set store: in the preset."
+        )
 
 
 def refuse_occupied(run_dir: str) -> None:

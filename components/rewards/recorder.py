@@ -7,7 +7,7 @@ completion is written and flushed.
 Environment, set by the train stage:
   POSTTRAIN_REWARDS         JSON object, reward function -> weight, in the order in which MaxText calls them
   POSTTRAIN_REWARD_FILE     a Python file with the user's own functions; empty for none
-  POSTTRAIN_ROLLOUTS        directory for `rollouts-<start step>-<pid>.jsonl`; empty to keep nothing
+  POSTTRAIN_ROLLOUTS        directory for a file `rollouts-<step>-<pid>.jsonl` per step; empty to keep nothing
   POSTTRAIN_START_STEP      the step that the training continues from, 0 for a fresh one
   POSTTRAIN_CALLS_PER_STEP  batches of completions in one step, 1 when a step generates once
 
@@ -24,7 +24,6 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TextIO
 
 from components.rewards.batch import Batch, Values
 
@@ -39,7 +38,7 @@ class Recorder:
 
     Args:
       weights: reward function -> weight, in calling order.
-      directory: where the file goes, None to keep nothing.
+      directory: where the files go, None to keep nothing.
       start_step: the step before the first one recorded.
       calls_per_step: batches per step.
     """
@@ -53,7 +52,6 @@ class Recorder:
         self._calls_per_step = calls_per_step
         self._batches = 0
         self._values: dict[str, Values] = {}
-        self._file: TextIO | None = None
 
     @classmethod
     def from_environment(cls) -> Recorder:
@@ -85,11 +83,9 @@ class Recorder:
             self._write(step, collected, batch)
 
     def _write(self, step: int, columns: Mapping[str, Values], batch: Batch) -> None:
-        if self._file is None:
-            assert self._directory is not None
-            self._directory.mkdir(parents=True, exist_ok=True)
-            path = self._directory / f"rollouts-{self._start_step}-{os.getpid()}.jsonl"
-            self._file = path.open("a", encoding="utf-8")
+        assert self._directory is not None
+        self._directory.mkdir(parents=True, exist_ok=True)
+        rows = []
         for i, completion in enumerate(batch.completions):
             rewards = {name: values[i] for name, values in columns.items()}
             row = {
@@ -102,8 +98,10 @@ class Recorder:
                 "reward": sum(value for value in rewards.values() if value is not None),
                 "rewards": rewards,
             }
-            self._file.write(json.dumps(row, ensure_ascii=False) + "\n")
-        self._file.flush()
+            rows.append(json.dumps(row, ensure_ascii=False) + "\n")
+        # a file per step: what is complete is never written again, so it is copied to a bucket once
+        with (self._directory / f"rollouts-{step}-{os.getpid()}.jsonl").open("a", encoding="utf-8") as file:
+            file.write("".join(rows))
 
 
 @functools.cache

@@ -7,13 +7,15 @@ UserError, and nothing is left behind.
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from components import manifest, record, storage
-from components.errors import UserError
+from components import manifest, maxtext_schema, record, storage
+from components.errors import UserError, did_you_mean
 from components.record import ArtifactRecord
 from components.sources import hub, place
 from components.sources.addresses import TINY, Source, is_here, source, tiny_source
@@ -23,7 +25,11 @@ from components.sources.questions import Question
 from components.sources.spec import DatasetSpec
 from components.sources.tiny import word_problems
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 TINY_TEMPLATE = "tiny://template"
+MAXTEXT = "maxtext://"  # a template that MaxText ships
 _TINY_ROWS = {"train": 2000, "eval": 256}
 _COLUMNS = ("id", "question", "answer", "cluster")
 
@@ -81,12 +87,19 @@ def fetch_dataset(
     return made
 
 
+def read(directory: str, side: str) -> pd.DataFrame:
+    """Returns the questions of one side, `train` or `eval`: id, question, answer (JSON list of texts), cluster."""
+    import pandas as pd
+
+    return pd.read_parquet(io.BytesIO(storage.read_bytes(storage.join(directory, f"{side}.parquet"))))
+
+
 def check(spec: DatasetSpec, *, need_train: int = 1, need_eval: int = 1) -> Chosen | None:
     """Raises the UserError that `fetch_dataset` would, as far as it shows without a network. Writes nothing.
 
     Returns the questions that would be chosen with seed 0, or None when they are not on this machine.
     """
-    if is_here(spec.template):
+    if spec.template.startswith(MAXTEXT) or is_here(spec.template):
         read_template(spec.template)
     for uri in (spec.train, spec.evaluation or spec.train):
         if uri.startswith(hub.SCHEME):
@@ -121,11 +134,20 @@ def _write(chosen: list[Question], path: Path) -> None:
     pq.write_table(pa.table([list(column) for column in zip(*rows, strict=True)], schema=schema), path)
 
 
+def _of_maxtext(uri: str) -> Path:
+    folder = maxtext_schema.package_root() / "examples" / "chat_templates"
+    path = folder / f"{uri.removeprefix(MAXTEXT)}.json"
+    if not path.is_file():
+        known = [one.stem for one in folder.glob("*_rl.json")]
+        raise UserError(f"MaxText has no template {uri}.{did_you_mean(uri.removeprefix(MAXTEXT), known)}")
+    return path
+
+
 def read_template(uri: str) -> str:
     """Returns the text of MaxText's template file: a JSON object whose TEMPLATE has a place for the question."""
     if uri == TINY_TEMPLATE:
         return json.dumps(word_problems.TEMPLATE, indent=2) + "\n"
-    text = storage.read_bytes(uri)
+    text = storage.read_bytes(_of_maxtext(uri) if uri.startswith(MAXTEXT) else uri)
     try:
         template = json.loads(text)
     except ValueError:

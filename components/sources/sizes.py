@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import yaml
 
-from components import maxtext_schema
+from components import maxtext_schema, storage
 from components.errors import UserError
 from components.sources.tiny.make import SIZES
 
@@ -43,10 +42,10 @@ def check(source: str, model_name: str, overrides: Mapping[str, int]) -> None:
 def _sizes_of(source: str) -> dict[str, int]:
     if source.startswith("tiny://"):
         return SIZES.get(source.removeprefix("tiny://"), {})
-    path = Path(source) / "config.json"
-    if "://" in source or not path.is_file():
+    path = storage.join(source, "config.json")
+    if source.startswith("hf://") or not storage.exists(path):
         return {}
-    config = json.loads(path.read_text())
+    config = json.loads(storage.read_text(path))
     text = config.get("text_config") or config
     return {ours: text[theirs] for ours, theirs in _SAME.items() if isinstance(text.get(theirs), int)}
 

@@ -1,22 +1,27 @@
 """Which checkpoints of a training are complete.
 
-Tunix saves `<run>/checkpoints/actor/<step>/` with the items `model_params` and `optimizer_state`. Orbax writes a step
-under a temporary name and renames it last, so a directory whose name is a number and that has the item `model_params`
-is complete; a killed save leaves another name.
+Tunix saves `<run>/checkpoints/actor/<step>/` with the items `model_params` and `optimizer_state`. Locally Orbax writes a
+step under a temporary name and renames it last, so a directory whose name is a number is complete. Cloud Storage cannot
+rename a folder; there Orbax writes `commit_success.txt` into the step last.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections import defaultdict
 
 from components import storage
 
 PARAMETERS = "model_params"
-_STEP = re.compile(r"^(\d+)/" + PARAMETERS + "/")
+_COMMITTED = "commit_success.txt"
+_STEP = re.compile(rf"^(\d+)/({PARAMETERS}|{_COMMITTED})")
 
 
 def complete_steps(actor_dir: str) -> list[int]:
     """Returns the complete steps below `.../checkpoints/actor`, ascending."""
-    names: Iterable[str] = (name for name, _ in storage.list_files(actor_dir))
-    return sorted({int(match[1]) for name in names if (match := _STEP.match(name))})
+    wanted = {PARAMETERS} if storage.is_local(actor_dir) else {PARAMETERS, _COMMITTED}
+    found: dict[int, set[str]] = defaultdict(set)
+    for name, _ in storage.list_files(actor_dir):
+        if match := _STEP.match(name):
+            found[int(match[1])].add(match[2])
+    return sorted(step for step, parts in found.items() if wanted <= parts)

@@ -1,61 +1,55 @@
-"""The rollouts that a training keeps: JSON lines `rollouts-<first step>-<pid>.jsonl`, one line per completion.
+"""The rollouts that a training keeps: JSON lines, a file `rollouts-<step>-<pid>.jsonl` per step, one line per
+completion.
 
-Written inside the trainer by `components.rewards.recorder`. Read here for progress and for the curve. After a kill the
-steps behind the latest checkpoint are trained again, so
-their lines are dropped before the resume: no completion is counted twice.
+Written inside the trainer by `components.rewards.recorder`. Read here for progress and for the account. After a kill
+the steps behind the latest checkpoint are trained again, so their files are removed before the resume: no completion is
+counted twice.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
+from components import storage
 
-def lines(directory: Path) -> Iterator[dict[str, Any]]:
-    """Every rollout, file by file. A last line that a kill cut in half is left out."""
-    for path in sorted(directory.glob("rollouts-*.jsonl")):
-        yield from _complete(path)
+_NAME = re.compile(r"^rollouts-(\d+)-\d+\.jsonl$")
 
 
-def drop_after(directory: Path, step: int) -> int:
-    """Removes the rollouts of steps later than `step`; returns how many."""
-    dropped = 0
-    for path in sorted(directory.glob("rollouts-*.jsonl")):
-        every = list(_complete(path))
-        kept = [row for row in every if row["step"] <= step]
-        dropped += len(every) - len(kept)
-        fresh = path.with_suffix(".tmp")
-        fresh.write_text("".join(json.dumps(row) + "\n" for row in kept))
-        fresh.replace(path)
-    return dropped
+def lines(directory: str) -> Iterator[dict[str, Any]]:
+    """Every rollout, step by step."""
+    for name in _files(directory):
+        yield from _rows(storage.join(directory, name))
 
 
-class Follower:
-    """Mean reward of a step, read as the trainer writes."""
-
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
-        self._offsets: dict[Path, int] = {}
-        self._rewards: dict[int, list[float]] = {}
-
-    def reward(self, step: int) -> float | None:
-        """Returns the mean reward of the step's completions, or None while there are none."""
-        for path in sorted(self._directory.glob("rollouts-*.jsonl")):
-            with path.open("rb") as stream:
-                stream.seek(self._offsets.get(path, 0))
-                for raw in stream:
-                    if not raw.endswith(b"\n"):
-                        break
-                    self._offsets[path] = self._offsets.get(path, 0) + len(raw)
-                    row = json.loads(raw)
-                    self._rewards.setdefault(row["step"], []).append(row["reward"])
-        rewards = self._rewards.get(step)
-        return sum(rewards) / len(rewards) if rewards else None
+def drop_after(directory: str, step: int) -> None:
+    """Removes the rollouts of steps later than `step`."""
+    for name, of_step in _files(directory).items():
+        if of_step > step:
+            storage.delete_file(storage.join(directory, name))
 
 
-def _complete(path: Path) -> Iterator[dict[str, Any]]:
-    for raw in path.read_bytes().splitlines(keepends=True):
+def mean_reward(directory: str, step: int) -> float | None:
+    """Returns the mean reward of the step's completions that are there, or None while there are none."""
+    rewards = [
+        row["reward"]
+        for name, of_step in _files(directory).items()
+        if of_step == step
+        for row in _rows(storage.join(directory, name))
+    ]
+    return sum(rewards) / len(rewards) if rewards else None
+
+
+def _files(directory: str) -> dict[str, int]:
+    """Names of the files, in the order of their steps, with the step."""
+    found = {name: int(match[1]) for name, _ in storage.list_files(directory) if (match := _NAME.match(name))}
+    return dict(sorted(found.items(), key=lambda item: item[1]))
+
+
+def _rows(uri: str) -> Iterator[dict[str, Any]]:
+    """The rows of a file. A last line that a kill cut in half is left out."""
+    for raw in storage.read_bytes(uri).splitlines(keepends=True):
         if raw.endswith(b"\n"):
             yield json.loads(raw)

@@ -11,22 +11,21 @@ from __future__ import annotations
 
 import json
 import re
-import sys
-import time
+import tempfile
 from pathlib import Path
 
 from components import maxtext_args, record, storage
+from components.fetch import fetch
 from components.manifest import write_manifest
 from components.maxtext_runtime import substitutions
 from components.plan import Plan
 from components.progress import Countdown, say
 from components.record import ArtifactRecord
 from components.results import Training
-from components.rewards import maxtext_rewards
 from components.stage import StageResult
 from components.train import checkpoints, curve, rollouts
-from components.workloads import environment, process
-from components.workloads.workload import Workload
+from components.workloads import engine, machines
+from components.workloads.workload import OnLine, Output, Workload
 
 RUN_NAME = "grpo"
 _STEP_LINE = re.compile(r"Train step (\d+) training loss")
@@ -36,101 +35,97 @@ def train(plan: Plan, checkpoint: ArtifactRecord, model: ArtifactRecord, dataset
     """Returns the records `trained` (the last checkpoint) and `rollouts`."""
     record.expect(checkpoint, "maxtext-checkpoint")
     record.expect(dataset, "dataset")
-    here = Path(plan.stage_dir("train"))
-    actor = here / RUN_NAME / "checkpoints" / "actor"
-    kept = here / "rollouts"
-    kept.mkdir(parents=True, exist_ok=True)
-    resumed_from = max(checkpoints.complete_steps(str(actor)), default=0)
-    if resumed_from:
-        dropped = rollouts.drop_after(kept, resumed_from)
-        say(
-            "train",
-            f"continuing from step {resumed_from} of {plan.config.train.steps} ({dropped} rollouts behind it dropped)",
-        )
-    elif any(kept.iterdir()):
-        rollouts.drop_after(kept, 0)
-    account = here / "training.json"
-    if resumed_from < plan.config.train.steps or not account.exists():
-        training = _run(plan, checkpoint, model, dataset, here, kept, resumed_from)
-        storage.write_text(str(account), training.model_dump_json(indent=1))
+    here = plan.stage_dir("train")
+    actor = storage.join(here, RUN_NAME, "checkpoints", "actor")
+    account = storage.join(here, "training.json")
+    done = max(checkpoints.complete_steps(actor), default=0)
+    if done < plan.config.train.steps or not storage.exists(account):
+        training = _run(plan, checkpoint, model, dataset, done)
+        storage.write_text(account, training.model_dump_json(indent=1))
     else:
-        training = Training.model_validate_json(account.read_text())
-    last = max(checkpoints.complete_steps(str(actor)), default=0)
+        training = Training.model_validate_json(storage.read_text(account))
+    last = max(checkpoints.complete_steps(actor), default=0)
     if last < plan.config.train.steps:
         raise RuntimeError(f"train_rl ended at step {last}, without a checkpoint of step {plan.config.train.steps}")
-    return _result(plan, checkpoint, dataset, actor / str(last), kept, training)
+    return _result(plan, checkpoint, dataset, storage.join(actor, str(last)), training)
 
 
-def _run(
-    plan: Plan,
-    checkpoint: ArtifactRecord,
-    model: ArtifactRecord,
-    dataset: ArtifactRecord,
-    here: Path,
-    kept: Path,
-    resumed_from: int,
-) -> Training:
-    """Trains what is left to train and returns the account of the whole training."""
-    config = plan.config
+def workload(
+    plan: Plan, checkpoint: ArtifactRecord, model: ArtifactRecord, dataset: ArtifactRecord, start_step: int = 0
+) -> Workload:
+    """The training that is left after `start_step` complete steps."""
+    train = plan.config.train
+    here = plan.stage_dir("train")
     arguments = maxtext_args.train_rl(
-        config,
-        rl_yml=str(maxtext_args.rl_yml()),
-        run_name=RUN_NAME,
-        output=str(here),
-        parameters=storage.join(checkpoint.data_uri, str(checkpoint.extra["items"])),
-        model=model.data_uri,
-        dataset=dataset.data_uri,
-        reward_file=str(Path(maxtext_rewards.__file__)),
+        plan.config, run_name=RUN_NAME, output=here, parameters=maxtext_args.items(checkpoint)
     )
-    workload = Workload(
+    return Workload(
         stage="train",
         run_id=plan.run_id,
-        command=maxtext_args.command(sys.executable, maxtext_args.TRAIN_RL, arguments),
+        command=maxtext_args.command(maxtext_args.TRAIN_RL, arguments),
         env={
-            **environment.cpu(plan),
-            "POSTTRAIN_REWARDS": json.dumps(config.train.rewards),
-            "POSTTRAIN_REWARD_FILE": config.train.reward_file or "",
-            "POSTTRAIN_ROLLOUTS": str(kept),
-            "POSTTRAIN_START_STEP": str(resumed_from),
-            "POSTTRAIN_CALLS_PER_STEP": str(
-                config.train.batch_size // (config.train.micro_batch_size or config.train.batch_size)
-            ),
+            "POSTTRAIN_REWARDS": json.dumps(train.rewards),
+            "POSTTRAIN_REWARD_FILE": "@reward_file@" if plan.reward_file else "",
+            "POSTTRAIN_ROLLOUTS": "@rollouts@",
+            "POSTTRAIN_START_STEP": str(start_step),
+            "POSTTRAIN_CALLS_PER_STEP": str(train.batch_size // (train.micro_batch_size or train.batch_size)),
+            "POSTTRAIN_OPTIMIZER": train.optimizer,
         },
-        deadline_s=config.train.deadline_s,
+        inputs=maxtext_args.training_inputs(model, dataset, plan.reward_file),
+        outputs=(Output(name="rollouts", uri=storage.join(here, "rollouts"), live=True),),
+        needs=machines.accelerator(plan.config),
+        marker=maxtext_args.FINISHED,
+        deadline_s=train.deadline_s,
     )
-    follower = rollouts.Follower(kept)
-    countdown = Countdown(config.train.steps)
+
+
+def _run(plan: Plan, checkpoint: ArtifactRecord, model: ArtifactRecord, dataset: ArtifactRecord, done: int) -> Training:
+    """Trains what is left to train and returns the account of the whole training."""
+    train = plan.config.train
+    here = plan.stage_dir("train")
+    kept = storage.join(here, "rollouts")
+    seconds = 0.0
+    if done < train.steps:
+        if done:
+            say("train", f"continuing from step {done} of {train.steps}")
+        rollouts.drop_after(kept, done)
+        seconds = engine.run(plan, workload(plan, checkpoint, model, dataset, done), _progress(plan, kept)).seconds
+    with tempfile.TemporaryDirectory() as scratch:
+        events = fetch(storage.join(here, RUN_NAME, "tensorboard"), Path(scratch))
+        points = curve.read(events, train.rewards, kl_measured=train.kl_beta > 0)
+    return Training(
+        first_step=1,
+        last_step=train.steps,
+        resumed_from=done or None,
+        seconds=round(seconds, 1),
+        rollout_engine="vLLM" if plan.config.tpu else substitutions.ENGINE,
+        rollouts=sum(1 for _ in rollouts.lines(kept)),
+        curve=points,
+    )
+
+
+def _progress(plan: Plan, kept: str) -> OnLine:
+    """Says step, reward and time left as the trainer's lines come."""
+    train = plan.config.train
+    countdown = Countdown(train.steps)
     say(
         "train",
-        f"{config.train.steps} GRPO steps of {config.train.batch_size} x {config.train.num_generations} completions; "
-        "compiling first",
+        f"{train.steps} GRPO steps of {train.batch_size} x {train.num_generations} completions; compiling first",
     )
 
     def on_line(line: str) -> None:
-        print(f"train | {line}", flush=True)
         if match := _STEP_LINE.search(line):
             step = int(match[1])
-            mean = follower.reward(step)
+            mean = rollouts.mean_reward(kept, step)
             reward = f", reward {mean:.2f}" if mean is not None else ""
             left = countdown.left(step)
-            say("train", f"step {step}/{config.train.steps}{reward}" + (f", {left} left" if left else ""))
+            say("train", f"step {step}/{train.steps}{reward}" + (f", {left} left" if left else ""))
 
-    started = time.monotonic()
-    if resumed_from < config.train.steps:
-        process.run(workload, here / f"log-{plan.attempt}.txt", on_line)
-    return Training(
-        first_step=1,
-        last_step=config.train.steps,
-        resumed_from=resumed_from or None,
-        seconds=round(time.monotonic() - started, 1),
-        rollout_engine=substitutions.ENGINE,
-        rollouts=sum(1 for _ in rollouts.lines(kept)),
-        curve=curve.read(here / RUN_NAME / "tensorboard", config.train.rewards, kl_measured=config.train.kl_beta > 0),
-    )
+    return on_line
 
 
 def _result(
-    plan: Plan, checkpoint: ArtifactRecord, dataset: ArtifactRecord, last: Path, kept: Path, training: Training
+    plan: Plan, checkpoint: ArtifactRecord, dataset: ArtifactRecord, last: str, training: Training
 ) -> StageResult:
     points = training.curve
     parents = [checkpoint.data_uri, dataset.data_uri]
@@ -141,12 +136,13 @@ def _result(
         format="orbax",
         step=step,
         parent_uris=parents,
-        data_uri=str(last),
+        data_uri=last,
         extra={"items": checkpoints.PARAMETERS},
     )
     record.write(trained, trained.data_uri)
     write_manifest(trained.data_uri)
-    made = plan.record(checkpoint, kind="rollouts", format="jsonl", step=step, parent_uris=parents, data_uri=str(kept))
+    kept = storage.join(plan.stage_dir("train"), "rollouts")
+    made = plan.record(checkpoint, kind="rollouts", format="jsonl", step=step, parent_uris=parents, data_uri=kept)
     record.write(made, made.data_uri)
     first, last_reward = _ends(training)
     metrics = {"reward_first": first, "reward_last": last_reward} if points else {}

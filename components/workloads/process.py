@@ -1,6 +1,6 @@
 """The engine `process`: a workload as a local process.
 
-In: a `Workload` and the path of its log. Out: an `Outcome`; a failed or overdue process raises `WorkloadError` with a
+In: a `Workload` and the place of its log. Out: an `Outcome`; a failed or overdue process raises `WorkloadError` with a
 diagnosis. The process gets a group of its own, so that ending it ends all that it started. It never outlives its
 launcher: it is ended when the launcher gets SIGTERM or SIGINT, when whoever reads the launcher's output is gone (a
 killed run), and, through the kernel's parent-death signal, when the launcher itself is killed.
@@ -16,14 +16,18 @@ import select
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import IO
 
+from components import storage
 from components.errors import WorkloadError
+from components.workloads import environment
 from components.workloads.diagnose import diagnose
+from components.workloads.places import AtHand, Mirror, at_hand
 from components.workloads.workload import OnLine, Outcome, Workload
 
 _TAIL = 400
@@ -31,38 +35,80 @@ _GRACE_S = 10.0
 _PR_SET_PDEATHSIG = 1
 
 
-def run(workload: Workload, log: Path, on_line: OnLine) -> Outcome:
-    """Runs the workload to its end; every line of its output goes to `log` and to `on_line`."""
-    log.parent.mkdir(parents=True, exist_ok=True)
+def run(
+    workload: Workload,
+    log: str,
+    on_line: OnLine,
+    *,
+    env: Mapping[str, str] | None = None,
+    stop: Callable[[], str | None] = lambda: None,
+) -> Outcome:
+    """Runs the workload to its end.
+
+    Args:
+      workload: what to run.
+      log: where every line of its output is kept, a local path or gs://.
+      on_line: gets every line too.
+      env: environment of this machine, below that of the workload.
+      stop: asked several times a second; a reason that it returns ends the workload as failed.
+    """
     started = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="posttrain-") as scratch, _kept(log, Path(scratch)) as file:
+        (places := Path(scratch) / "places").mkdir()
+        with at_hand(workload, places) as program, file.open("w", encoding="utf-8") as sink:
+            merged = {**environment.common(), **environment.machine(workload.needs), **(env or {}), **program.env}
+            _run(workload, AtHand(program.command, merged), sink, on_line, stop)
+    return Outcome(seconds=time.monotonic() - started, log=log)
+
+
+def _run(workload: Workload, program: AtHand, sink: IO[str], on_line: OnLine, stop: Callable[[], str | None]) -> None:
     tail: collections.deque[str] = collections.deque(maxlen=_TAIL)
-    overdue = threading.Event()
-    with log.open("w", encoding="utf-8") as sink, _started(workload) as process:
+    ended_because: list[str] = []
+    marked = workload.marker is None
+    with _started(program) as process:
         assert process.stdout is not None
-        watchdog = threading.Thread(target=_watch, args=(process, workload.deadline_s, overdue), daemon=True)
+        watchdog = threading.Thread(
+            target=_watch, args=(process, workload.deadline_s, stop, ended_because), daemon=True
+        )
         watchdog.start()
         for line in _lines(process.stdout):
             tail.append(line)
             sink.write(line + "\n")
             sink.flush()
+            marked = marked or str(workload.marker) in line
             on_line(line)
         code = process.wait()
+    if ended_because:
+        raise WorkloadError(workload.stage, ended_because[0], list(tail)[-3:])
     if code != 0:
-        reason, evidence = diagnose(
-            list(tail), exit_code=code, timed_out=overdue.is_set(), deadline_s=workload.deadline_s
-        )
+        reason, evidence = diagnose(list(tail), exit_code=code, timed_out=False, deadline_s=workload.deadline_s)
         raise WorkloadError(workload.stage, reason, evidence)
-    return Outcome(seconds=time.monotonic() - started, log=str(log))
+    if not marked:
+        reason = f"It ended with exit code 0 but never said '{workload.marker}', so its work is not whole."
+        raise WorkloadError(workload.stage, reason, list(tail)[-8:])
 
 
 @contextlib.contextmanager
-def _started(workload: Workload) -> Iterator[subprocess.Popen[str]]:
+def _kept(log: str, scratch: Path) -> Iterator[Path]:
+    """The file that the log is written to: the log itself, or a local one that is stored there as it grows."""
+    if storage.is_local(log):
+        Path(log).parent.mkdir(parents=True, exist_ok=True)
+        yield Path(log)
+        return
+    file = scratch / "log.txt"
+    file.touch()
+    with Mirror(file, log):
+        yield file
+
+
+@contextlib.contextmanager
+def _started(program: AtHand) -> Iterator[subprocess.Popen[str]]:
     process = subprocess.Popen(
-        workload.command,
+        program.command,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        env={**os.environ, **workload.env},
+        env={**os.environ, **program.env},
         text=True,
         errors="replace",
         start_new_session=True,
@@ -116,14 +162,19 @@ def _signals_end(process: subprocess.Popen[str]) -> Iterator[None]:
             signal.signal(signum, old)
 
 
-def _watch(process: subprocess.Popen[str], deadline_s: float, overdue: threading.Event) -> None:
-    """Ends the process at its deadline, or when nobody reads this launcher's output any more."""
+def _watch(
+    process: subprocess.Popen[str], deadline_s: float, stop: Callable[[], str | None], ended_because: list[str]
+) -> None:
+    """Ends the process at its deadline, when it is told to, or when nobody reads this launcher's output any more."""
     until = time.monotonic() + deadline_s
     poller = select.poll()
     poller.register(1, select.POLLERR)  # the reader of a pipe closing it shows as an error at the writer's end
     while process.poll() is None:
+        reason = stop()
         if time.monotonic() > until:
-            overdue.set()
+            reason = f"It ran longer than its deadline of {deadline_s:.0f} s: raise deadline_s of the stage or make it smaller."
+        if reason:
+            ended_because.append(reason)
             end(process)
         elif any(event & select.POLLERR for _, event in poller.poll(0)):
             end(process)

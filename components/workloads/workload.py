@@ -1,36 +1,132 @@
-"""What a heavy stage wants run. Pure data: building one starts nothing."""
+"""What a heavy stage wants run, and what it needs for that. Pure data: building one starts nothing.
+
+A command names its places with `@name@`, one for each `Input` and `Output`. Whoever runs the workload puts a path of
+its own machine there: a local place stands for itself, a gs:// one is fetched before the command starts and stored
+while and after it runs (places.py). So the same `Workload` runs as a process here and in a pod that shares nothing with
+this machine.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from components.tpu import Slice
+
+Image = Literal["training", "converter", "serving"]
 
 
-@dataclass(frozen=True)
-class Workload:
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class Input(_Part):
+    """A folder or file that the command reads as `@name@`; of a folder only the files that match `only`, if given."""
+
+    name: str
+    uri: str
+    only: tuple[str, ...] = ()
+
+
+class Output(_Part):
+    """A folder that the command writes as `@name@`.
+
+    `live`: stored while the command runs too, so that a reader can follow and a kill loses little. Otherwise it is
+    stored once, after the command has succeeded, its manifest.json last.
+    """
+
+    name: str
+    uri: str
+    live: bool = False
+
+
+class Cpu(_Part):
+    """One machine without accelerator: cores, and GB (1e9 bytes) of memory and of local disk."""
+
+    cores: float = 2
+    memory_gb: float = 4
+    disk_gb: float = 4
+
+
+class Tpu(_Part):
+    """TPU slices of one kind. With `pathways` one head process drives all of them; without, every host runs the
+    command, or with `one_host` only the first while the others end at once.
+    """
+
+    slice: Slice
+    slices: int = 1
+    pathways: bool = True
+    one_host: bool = False
+
+
+class Workload(_Part):
     """A command and what it needs.
 
     Attributes:
-      stage: the stage that wants it; prefix of its log lines.
+      stage: the stage that wants it.
       run_id: the run it belongs to.
-      command: program and arguments. Never holds a secret's value.
+      command: program and arguments; "python" stands for the interpreter of wherever it runs. Never holds a secret.
       env: environment on top of the engine's own; never a secret's value.
+      inputs, outputs: see there.
+      needs: the machine.
+      image: which of the project's images has the program.
+      needs_hub: the program reads from the Hugging Face hub, so it gets the token (by the name of a secret).
+      marker: a text that the program prints when its work is whole; without it a zero exit code is a failure.
       deadline_s: seconds after which the engine ends it.
     """
 
     stage: str
     run_id: str
     command: tuple[str, ...]
-    env: Mapping[str, str] = field(default_factory=dict)
+    env: dict[str, str] = {}
+    inputs: tuple[Input, ...] = ()
+    outputs: tuple[Output, ...] = ()
+    needs: Cpu | Tpu = Cpu()
+    image: Image = "training"
+    needs_hub: bool = False
+    marker: str | None = None
     deadline_s: float = 24 * 3600.0
 
 
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(_Part):
     """How a workload went: it succeeded, took `seconds`, and its whole log is at `log`."""
 
     seconds: float
     log: str
 
+
+class Order(_Part):
+    """What a pod is told to do, as JSON in its environment variable `POSTTRAIN_WORKLOAD` (inside.py carries it out).
+
+    Attributes:
+      name: the name of the Kubernetes object that the pod belongs to.
+      directory: a gs:// folder of this attempt. The launcher renews `heartbeat` there; the pod writes `outcome.json`
+        and its whole `log.txt`.
+      silence_s: the pod ends its command when the heartbeat has not been renewed for so long; None: never.
+    """
+
+    workload: Workload
+    name: str
+    directory: str
+    silence_s: float | None
+
+
+class PodOutcome(_Part):
+    """What the pod itself says of its end, in `outcome.json`.
+
+    `succeeded` means: exit code 0, the marker was printed, and every output is stored.
+    """
+
+    name: str
+    succeeded: bool
+    seconds: float
+    reason: str = ""
+    evidence: tuple[str, ...] = ()
+
+
+HEARTBEAT, OUTCOME, LOG = "heartbeat", "outcome.json", "log.txt"
+ORDER_VARIABLE = "POSTTRAIN_WORKLOAD"
 
 OnLine = Callable[[str], None]

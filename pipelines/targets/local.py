@@ -1,7 +1,7 @@
 """Target `local`: the compiled YAML, run by KFP's local runner on this machine.
 
-In: a `Plan` and the YAML of its pipeline. Out: the run's directory with `run.json`, `report.html`, a folder per stage
-and `log.txt` with every line that any process wrote. The stages are processes of their own; this process only conducts
+In: a `Run` and the YAML of its pipeline. Out: the run's home with `run.json`, `report.html`, a folder per stage (where
+the data is on this machine) and `log.txt` with every line that any process wrote. The stages are processes of their own; this process only conducts
 them and shows their progress. A failing run still gets `run.json` and a page.
 """
 
@@ -15,39 +15,41 @@ import signal
 import time
 import warnings
 from collections.abc import Iterator
-from pathlib import Path
 
+from components import storage
 from components.errors import UserError
 from components.plan import PLAN, Plan
-from components.report.assemble import RUN, assemble, write
+from components.report.assemble import PAGE, RUN, assemble, write
 from components.results import RunRecord, Verdict
 from components.stage import Failure
 from pipelines import registry
 from pipelines.console import Console, Tee
+from pipelines.launch import Run
 
 
-def run(plan: Plan, pipeline_yaml: str, console: Console) -> RunRecord:
+def run(the_run: Run, pipeline_yaml: str, console: Console) -> RunRecord:
     """Runs the pipeline to its end and returns the run's record; `status` says whether it succeeded."""
-    directory = Path(plan.run_dir)
     started = time.monotonic()
-    with _claimed(directory, plan, pipeline_yaml):
-        error = _execute(plan, pipeline_yaml, directory, console)
-        return _finish(plan, directory, time.monotonic() - started, error)
+    with _claimed(the_run, pipeline_yaml):
+        error = _execute(the_run, pipeline_yaml, console)
+        return _finish(the_run, time.monotonic() - started, error)
 
 
 def exit_code(plan: Plan, record: RunRecord) -> int:
     """0 success, 1 the run failed or measured nothing, 2 the user's mistake that only a stage could see."""
-    failure = Path(plan.run_dir) / "failure.json"
+    failure = storage.join(plan.run_dir, "failure.json")
     if record.status != "succeeded":
-        return 2 if failure.exists() and Failure.model_validate_json(failure.read_text()).users_mistake else 1
+        theirs = storage.exists(failure) and Failure.model_validate_json(storage.read_text(failure)).users_mistake
+        return 2 if theirs else 1
     return 1 if record.evaluation and record.evaluation.verdict is Verdict.INVALID else 0
 
 
-def _execute(plan: Plan, pipeline_yaml: str, directory: Path, console: Console) -> str | None:
+def _execute(the_run: Run, pipeline_yaml: str, console: Console) -> str | None:
     """Returns None, or what KFP says of the failed run (the reason itself is in the stage's own last line)."""
     from kfp import components, local
 
     warnings.filterwarnings("ignore", module="kfp")
+    plan, directory = the_run.plan, the_run.home
     local.init(local.SubprocessRunner(use_venv=False), pipeline_root=str(directory / "kfp"), raise_on_error=True)
     pipeline = components.load_component_from_text(pipeline_yaml)
     with (
@@ -64,30 +66,35 @@ def _execute(plan: Plan, pipeline_yaml: str, directory: Path, console: Console) 
     return None
 
 
-def _finish(plan: Plan, directory: Path, seconds: float, error: str | None) -> RunRecord:
+def _finish(the_run: Run, seconds: float, error: str | None) -> RunRecord:
     """A run that succeeded has its page from the stage `report`; a failed one gets it here."""
+    plan = the_run.plan
     record = assemble(plan, status="failed" if error else "succeeded", seconds=seconds, error=error)
     if error:
         write(plan, record)
     else:
-        (directory / RUN).write_text(record.model_dump_json(indent=1))
+        storage.write_text(storage.join(plan.run_dir, RUN), record.model_dump_json(indent=1))
+    if not storage.is_local(plan.run_dir):
+        for name in (PAGE, RUN):
+            storage.copy_file(storage.join(plan.run_dir, name), the_run.home / name)
     return record
 
 
 @contextlib.contextmanager
-def _claimed(directory: Path, plan: Plan, pipeline_yaml: str) -> Iterator[None]:
-    """Makes the run's directory this run's own while it runs."""
+def _claimed(the_run: Run, pipeline_yaml: str) -> Iterator[None]:
+    """Makes the run's home this run's own while it runs."""
+    plan, directory = the_run.plan, the_run.home
     directory.mkdir(parents=True, exist_ok=True)
     lock = (directory / "run.lock").open("w")
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # let go by the kernel, however this process ends
     except BlockingIOError as error:
         raise UserError(f"Another run is at work in {directory}: wait for it, or choose another --output.") from error
-    registry.add(plan)
-    (directory / PLAN).write_text(plan.model_dump_json(indent=1))
+    registry.add(plan, directory)
+    storage.write_text(storage.join(plan.run_dir, PLAN), plan.model_dump_json(indent=1))
     (directory / "pipeline.yaml").write_text(pipeline_yaml)
     for stale in ("failure.json", RUN):  # of an earlier attempt
-        (directory / stale).unlink(missing_ok=True)
+        storage.delete_file(storage.join(plan.run_dir, stale))
     pid = directory / registry.PID
     pid.write_text(str(os.getpid()))
     previous = signal.signal(signal.SIGTERM, _stop)
