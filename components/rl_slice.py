@@ -156,7 +156,7 @@ class Memory:
 def problems(settings: Mapping[str, Any], slice_: Slice, slices: int = 1) -> list[str]:
     """What would fail on these slices, one sentence each, with the key to change and a value that fits.
 
-    `settings` are MaxText's, by their own names; those that are absent have MaxText's defaults.
+    `settings` are MaxText's, by their own names, model_name among them; those that are absent have MaxText's defaults.
     """
     case = _Case(_complete(settings), slice_, slices)
     for checks in _CHECKS:
@@ -215,7 +215,7 @@ def memory(
 
 def _complete(settings: Mapping[str, Any]) -> dict[str, Any]:
     """The settings with MaxText's defaults and the sizes of MaxText's own file for the model below them."""
-    path = maxtext_schema.package_root() / "configs" / "models" / f"{settings.get('model_name')}.yml"
+    path = maxtext_schema.package_root() / "configs" / "models" / f"{settings['model_name']}.yml"
     sizes = yaml.safe_load(path.read_text()) if path.is_file() else {}
     return {**dict.fromkeys(_ICI.values(), 1), _ICI["fsdp"]: -1, **DEFAULTS, **sizes, **settings}
 
