@@ -14,7 +14,7 @@ from components import storage
 
 PARAMETERS = "model_params"
 _COMMITTED = "commit_success.txt"
-_STEP = re.compile(rf"^(\d+)/({PARAMETERS}|{_COMMITTED})")
+_STEP = re.compile(rf"^(\d+)/(?:({PARAMETERS})/.+|({_COMMITTED}))$")
 
 
 def complete_steps(actor_dir: str) -> list[int]:
@@ -23,5 +23,5 @@ def complete_steps(actor_dir: str) -> list[int]:
     found: dict[int, set[str]] = defaultdict(set)
     for name, _ in storage.list_files(actor_dir):
         if match := _STEP.match(name):
-            found[int(match[1])].add(match[2])
+            found[int(match[1])].add(match[2] or match[3])
     return sorted(step for step, parts in found.items() if wanted <= parts)

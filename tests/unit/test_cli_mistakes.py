@@ -199,9 +199,12 @@ def test_a_compiled_pipeline_is_no_preset(posttrain, tmp_path_factory):
     assert "compiled pipeline" in posttrain("run", str(path))
 
 
-@pytest.mark.parametrize("option", ["--output", "--store"])
-def test_a_bucket_is_no_place_for_a_local_run(posttrain, option):
-    assert "no local directory" in posttrain("run", "tiny-qwen3", option, "gs://bucket/x")
+def test_the_home_of_a_run_is_on_this_machine(posttrain):
+    assert "--store may be in gs://" in posttrain("run", "tiny-qwen3", "--output", "gs://bucket/x")
+
+
+def test_pods_cannot_work_on_the_disk_of_one_machine(posttrain):
+    assert "give --store gs://BUCKET/FOLDER" in posttrain("run", "tiny-qwen3", "--set", "engine=jobset")
 
 
 def test_compile_into_a_folder_that_is_not_there(posttrain):

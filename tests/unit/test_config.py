@@ -10,13 +10,15 @@ from components.errors import UserError
 
 
 def test_every_shipped_preset_is_valid_short_and_described():
-    assert config.preset_names() == ["tiny-gemma4", "tiny-qwen3", "tiny-qwen3-moe"]
+    assert {"tiny-qwen3", "tiny-qwen3-moe", "tiny-gemma4", "gemma4-26b-v6e-32", "qwen3-30b-a3b-v6e-64"} <= set(
+        config.preset_names()
+    )
     for name in config.preset_names():
         loaded = config.load(name)
         lines = (config.PRESETS / f"{name}.yaml").read_text().splitlines()
         assert loaded.preset == name
         assert loaded.description
-        assert 20 <= len(lines) <= 40
+        assert len(lines) <= 60  # the tutorials' own settings fill forty lines
 
 
 def test_overrides_reach_every_depth():

@@ -9,15 +9,7 @@ import pytest
 
 from components import config, maxtext_args, maxtext_schema
 
-PLACES = {
-    "rl_yml": "rl.yml",
-    "run_name": "grpo",
-    "output": "o",
-    "parameters": "p",
-    "model": "m",
-    "dataset": "d",
-    "reward_file": "r",
-}
+PLACES = {"run_name": "grpo", "output": "o", "parameters": "p"}
 
 
 def every_line(loaded: config.Config) -> dict[str, list[str]]:
@@ -44,12 +36,15 @@ def test_reading_the_schema_imports_neither_maxtext_nor_jax():
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_on_tpu_the_stock_module_runs_and_on_cpu_our_entry_with_the_same_arguments():
-    arguments = ["run_name=grpo"]
-    tpu = maxtext_args.command("python3", maxtext_args.TRAIN_RL, arguments, on_tpu=True)
-    cpu = maxtext_args.command("python3", maxtext_args.TRAIN_RL, arguments)
-    assert tpu == ("python3", "-m", maxtext_args.TRAIN_RL, "run_name=grpo")
-    assert cpu[3:] == (maxtext_args.TRAIN_RL, "run_name=grpo")
+def test_the_program_is_the_same_on_every_engine():
+    command = maxtext_args.command(maxtext_args.TRAIN_RL, ["run_name=grpo"])
+    assert command == ("python", "-m", maxtext_args.ENTRY, maxtext_args.TRAIN_RL, "run_name=grpo")
+
+
+@pytest.mark.parametrize("preset", ["gemma4-26b-v6e-32", "qwen3-30b-a3b-v6e-64"])
+def test_nothing_that_a_cpu_needs_reaches_a_tpu(preset):
+    line = maxtext_args.train_rl(config.load(preset), **PLACES)
+    assert not any(argument.startswith(("hardware=", "use_pathways=", "megablox=")) for argument in line)
 
 
 def test_the_stock_modules_exist():

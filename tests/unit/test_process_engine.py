@@ -31,7 +31,7 @@ def gone(pid: int, within_s: float = 20.0) -> bool:
 
 def test_lines_come_as_they_are_written_and_are_kept(tmp_path):
     seen: list[str] = []
-    outcome = process.run(workload("print('one'); print('two\\rthree')"), tmp_path / "log.txt", seen.append)
+    outcome = process.run(workload("print('one'); print('two\\rthree')"), str(tmp_path / "log.txt"), seen.append)
     assert seen == ["one", "two", "three"]
     assert Path(outcome.log).read_text().split() == seen
 
@@ -39,7 +39,7 @@ def test_lines_come_as_they_are_written_and_are_kept(tmp_path):
 def test_environment_reaches_the_workload_and_standard_error_is_kept(tmp_path):
     seen: list[str] = []
     code = "import os, sys; print(os.environ['X'], file=sys.stderr)"
-    process.run(workload(code, env={"X": "here"}), tmp_path / "log.txt", seen.append)
+    process.run(workload(code, env={"X": "here"}), str(tmp_path / "log.txt"), seen.append)
     assert seen == ["here"]
 
 
@@ -58,7 +58,7 @@ def test_environment_reaches_the_workload_and_standard_error_is_kept(tmp_path):
 )
 def test_a_failure_is_said_in_one_sentence(tmp_path, code, reason):
     with pytest.raises(WorkloadError) as failure:
-        process.run(workload(code), tmp_path / "log.txt", lambda line: None)
+        process.run(workload(code), str(tmp_path / "log.txt"), lambda line: None)
     assert reason in failure.value.reason
     assert "\n" not in failure.value.reason
 
@@ -72,18 +72,35 @@ def test_the_deadline_ends_the_workload_and_all_that_it_started(tmp_path):
         time.sleep(600)
     """
     with pytest.raises(WorkloadError, match="deadline of 3 s"):
-        process.run(workload(code, deadline_s=3), tmp_path / "log.txt", pids.append)
+        process.run(workload(code, deadline_s=3), str(tmp_path / "log.txt"), pids.append)
+    assert gone(int(pids[0]))
+
+
+def test_a_workload_that_ends_well_without_its_marker_is_not_whole(tmp_path):
+    with pytest.raises(WorkloadError, match="never said 'all done'"):
+        process.run(workload("print('one')", marker="all done"), str(tmp_path / "log.txt"), lambda line: None)
+    process.run(workload("print('now all done')", marker="all done"), str(tmp_path / "log.txt"), lambda line: None)
+
+
+def test_a_reason_to_stop_ends_the_workload_and_is_the_failure(tmp_path):
+    pids: list[str] = []
+    with pytest.raises(WorkloadError, match="enough"):
+        process.run(
+            workload("import os, time; print(os.getpid(), flush=True); time.sleep(600)"),
+            str(tmp_path / "log.txt"),
+            pids.append,
+            stop=lambda: "enough" if pids else None,
+        )
     assert gone(int(pids[0]))
 
 
 LAUNCHER = """
     import sys
-    from pathlib import Path
     from components.workloads import process
     from components.workloads.workload import Workload
     code = "import os, time; print(os.getpid(), flush=True); time.sleep(600)"
     work = Workload(stage="train", run_id="r", command=(sys.executable, "-c", code))
-    process.run(work, Path(sys.argv[1]), lambda line: print(line, flush=True))
+    process.run(work, sys.argv[1], lambda line: print(line, flush=True))
 """
 
 

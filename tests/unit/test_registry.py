@@ -9,6 +9,7 @@ from components import config
 from components.errors import UserError
 from components.plan import PLAN, Plan
 from pipelines import registry
+from pipelines.launch import Run
 from pipelines.targets import local
 
 
@@ -29,7 +30,7 @@ def plan(tmp_path) -> Plan:
         attempt_started="2026-01-01T00:00:00+00:00",
     )
     (directory / PLAN).write_text(made.model_dump_json())
-    registry.add(made)
+    registry.add(made, directory)
     return made
 
 
@@ -62,8 +63,9 @@ HOLD = """
 import sys
 from pathlib import Path
 from components.plan import Plan
+from pipelines.launch import Run
 from pipelines.targets import local
-with local._claimed(Path(sys.argv[1]), Plan.read(Path(sys.argv[1]) / "plan.json"), ""):
+with local._claimed(Run(Plan.read(Path(sys.argv[1]) / "plan.json"), Path(sys.argv[1])), ""):
     print("held", flush=True)
     sys.stdin.read()
 """
@@ -73,10 +75,10 @@ def test_two_processes_cannot_run_in_one_directory(plan, tmp_path):
     command = [sys.executable, "-c", HOLD, plan.run_dir]
     holder = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert holder.stdout.readline() == "held\n"
-    with pytest.raises(UserError, match="Another run is at work"), local._claimed(tmp_path / "run", plan, ""):
+    with pytest.raises(UserError, match="Another run is at work"), local._claimed(Run(plan, tmp_path / "run"), ""):
         pass
     assert registry.find(plan.store, "tiny-1").status == "running"
     holder.kill()
     holder.wait()
-    with local._claimed(tmp_path / "run", plan, ""):
+    with local._claimed(Run(plan, tmp_path / "run"), ""):
         assert registry.find(plan.store, "tiny-1").status == "running"

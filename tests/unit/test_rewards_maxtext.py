@@ -98,12 +98,11 @@ def test_rewards_are_weighted_and_every_rollout_is_kept(tmp_path: Path) -> None:
     assert (second["question"], second["reward"]) == ("\u00bd?", 1.0)
 
 
-def test_steps_count_on_from_the_checkpoint_in_a_file_of_their_own(tmp_path: Path) -> None:
+def test_steps_count_on_from_the_checkpoint_each_in_a_file_of_its_own(tmp_path: Path) -> None:
     environment = {"POSTTRAIN_ROLLOUTS": str(tmp_path), "POSTTRAIN_START_STEP": "40", "POSTTRAIN_CALLS_PER_STEP": "2"}
     train([BATCH] * 5, environment)
     assert [row["step"] for row in rows(tmp_path)] == [41] * 4 + [42] * 4 + [43] * 2
-    (path,) = tmp_path.iterdir()
-    assert path.name.startswith("rollouts-40-")
+    assert sorted(path.name.rsplit("-", 1)[0] for path in tmp_path.iterdir()) == [f"rollouts-{n}" for n in (41, 42, 43)]
 
 
 @pytest.mark.parametrize("evaluation", [{**BATCH, "mode": "eval"}, {k: v[0] for k, v in BATCH.items() if k != "mode"}])

@@ -1,4 +1,4 @@
-"""The specification of a sampling run: it survives the file, and a mistake in it is one line with a cure."""
+"""The specification of a sampling run: it survives the command line, and a mistake in it is one line with a cure."""
 
 from __future__ import annotations
 
@@ -18,20 +18,16 @@ SPEC = Spec(
 )
 
 
-def test_a_specification_survives_the_file(tmp_path):
-    SPEC.write(tmp_path / "spec.json")
-    assert Spec.read(tmp_path / "spec.json") == SPEC
+def test_a_specification_survives_the_command_line():
+    assert Spec.from_json(SPEC.to_json()) == SPEC
     assert SPEC.passes == 5
 
 
-def test_mistakes_in_a_specification_name_the_cure(tmp_path):
-    path = tmp_path / "spec.json"
-    SPEC.write(path)
-    values = json.loads(path.read_text())
+def test_mistakes_in_a_specification_name_the_cure():
+    values = json.loads(SPEC.to_json())
 
     def read(**changed):
-        path.write_text(json.dumps(values | changed))
-        return Spec.read(path)
+        return Spec.from_json(json.dumps(values | changed))
 
     with pytest.raises(UserError, match="Did you mean 'temperature'"):
         read(temperatur=1.0)
@@ -42,7 +38,7 @@ def test_mistakes_in_a_specification_name_the_cure(tmp_path):
     with pytest.raises(UserError, match="temperature"):
         read(temperature=0)
     with pytest.raises(UserError, match="not a specification"):
-        Spec.read(tmp_path / "missing.json")
+        Spec.from_json("{")
 
 
 @pytest.mark.parametrize(

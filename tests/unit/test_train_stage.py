@@ -4,11 +4,12 @@ import json
 
 import pytest
 
+from components import storage
 from components.train import checkpoints, rollouts
 
 
-def write(path, rows, tail=""):
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows) + tail)
+def lines(*rows):
+    return "".join(json.dumps(row) + "\n" for row in rows)
 
 
 def row(step, reward=1.0):
@@ -33,26 +34,23 @@ def test_no_checkpoint_directory_means_no_step(tmp_path):
     assert checkpoints.complete_steps(str(tmp_path / "nothing")) == []
 
 
-def test_rollouts_behind_the_checkpoint_are_dropped_so_that_none_counts_twice(tmp_path):
-    write(tmp_path / "rollouts-0-1.jsonl", [row(1), row(2), row(3)], tail='{"step": 4, "rew')
-    assert rollouts.drop_after(tmp_path, 2) == 1
-    write(tmp_path / "rollouts-2-9.jsonl", [row(3), row(4)])
-    assert [r["step"] for r in rollouts.lines(tmp_path)] == [1, 2, 3, 4]
+def test_in_a_bucket_only_what_was_committed_counts(gcs):
+    for name in ("20/model_params/_METADATA", "20/commit_success.txt", "40/model_params/_METADATA"):
+        storage.write_text(f"{gcs}/actor/{name}", "")
+    assert checkpoints.complete_steps(f"{gcs}/actor") == [20]
 
 
-def test_dropping_twice_changes_nothing(tmp_path):
-    write(tmp_path / "rollouts-0-1.jsonl", [row(1), row(2)])
-    assert rollouts.drop_after(tmp_path, 1) == 1
-    assert rollouts.drop_after(tmp_path, 1) == 0
+def test_rollouts_behind_the_checkpoint_are_dropped_so_that_none_counts_twice(place):
+    for step in (2, 10, 9):
+        storage.write_text(f"{place}/rollouts-{step}-1.jsonl", lines(row(step)) + '{"step": 4, "rew')
+    rollouts.drop_after(place, 9)
+    rollouts.drop_after(place, 9)
+    storage.write_text(f"{place}/rollouts-10-7.jsonl", lines(row(10)))
+    assert [r["step"] for r in rollouts.lines(place)] == [2, 9, 10]
 
 
-def test_progress_says_a_step_s_own_reward_and_waits_for_whole_lines(tmp_path):
-    follower = rollouts.Follower(tmp_path)
-    assert follower.reward(1) is None
-    path = tmp_path / "rollouts-0-1.jsonl"
-    write(path, [row(1, 0.0), row(1, 1.0)], tail='{"step": 2, "rew')
-    assert follower.reward(1) == pytest.approx(0.5)
-    assert follower.reward(2) is None
-    write(path, [row(1, 0.0), row(1, 1.0), row(2, 1.0)])
-    assert follower.reward(2) == pytest.approx(1.0)
-    assert follower.reward(1) == pytest.approx(0.5)
+def test_progress_says_a_step_s_own_reward_and_leaves_out_a_line_in_the_writing(place):
+    assert rollouts.mean_reward(place, 1) is None
+    storage.write_text(f"{place}/rollouts-1-1.jsonl", lines(row(1, 0.0), row(1, 1.0)) + '{"step": 1, "rew')
+    assert rollouts.mean_reward(place, 1) == pytest.approx(0.5)
+    assert rollouts.mean_reward(place, 2) is None
