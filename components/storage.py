@@ -2,9 +2,7 @@
 
 Every function takes either kind of uri and behaves the same for both. A file appears whole or not at all: locally it
 is written under a name that starts with `.partial-` and then renamed, in Cloud Storage a write is atomic by itself.
-
-With STORAGE_EMULATOR_HOST set, `gs://` is that server, without credentials; otherwise Google's, with the default
-credentials of the environment.
+Which server `gs://` is, gcs.py says; how many files travel at once, transfer.py.
 
 Fails with UserError for what the user can mend: something missing, no permission, a full disk, no credentials. What
 was half-written, and every folder made for it, is removed first. Other errors of the operating system or of the
@@ -13,30 +11,31 @@ service pass through.
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import errno
-import functools
 import hashlib
 import mimetypes
 import os
 import shutil
 import tempfile
+import threading
 import uuid
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Collection, Iterable, Iterator
+from functools import partial
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, NamedTuple
 
+from components import gcs, transfer
 from components.errors import UserError
 
 if TYPE_CHECKING:
-    from google.cloud.storage import Blob, Bucket, Client
+    from google.cloud.storage import Blob
 
 type Uri = str | os.PathLike[str]
 
 PARTIAL = ".partial-"  # names that start so are being written; listings leave them out
-_CHUNK = 1 << 20
-_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_CHUNK = 1 << 20  # bytes
+_PATIENCE_S = 10.0
 _FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS}
 
 
@@ -53,7 +52,7 @@ class FileInfo(NamedTuple):
 def is_local(uri: Uri) -> bool:
     """Whether `uri` is a path on this machine. Raises UserError for a scheme other than gs://."""
     text = os.fspath(uri)
-    if text.startswith("gs://"):
+    if text.startswith(gcs.SCHEME):
         return False
     assert not text.startswith("gs:/"), f"{text} went through pathlib, which takes away a slash"
     if "://" in text:
@@ -64,14 +63,6 @@ def is_local(uri: Uri) -> bool:
 def join(uri: Uri, *parts: str) -> str:
     """Returns the address of `parts` below `uri`."""
     return "/".join([os.fspath(uri).rstrip("/"), *(part.strip("/") for part in parts)])
-
-
-def _split(uri: Uri) -> tuple[str, str]:
-    """Splits gs://bucket/name into bucket and name; the name has no slash at its ends and may be empty."""
-    bucket, _, name = os.fspath(uri).removeprefix("gs://").partition("/")
-    if not bucket:
-        raise UserError(f"{os.fspath(uri)} names no bucket: write gs://BUCKET/NAME.")
-    return bucket, name.strip("/")
 
 
 # -- errors -----------------------------------------------------------------------------------------------------------
@@ -115,64 +106,6 @@ def user_errors(action: str, uri: Uri, *, only_full: bool = False) -> Iterator[N
         raise UserError(message) from error
 
 
-@contextlib.contextmanager
-def _gcs_errors(action: str, uri: Uri) -> Iterator[None]:
-    """Turns Cloud Storage's errors that the user can mend into UserError."""
-    import requests  # type: ignore[import-untyped]
-    from google.api_core import exceptions as api
-    from google.auth import exceptions as auth
-
-    place = os.fspath(uri)
-    bucket = place.removeprefix("gs://").partition("/")[0]
-    try:
-        yield
-    except api.NotFound as error:
-        raise UserError(f"Cannot {action} {place}: it, or the bucket {bucket}, does not exist.") from error
-    except (api.Forbidden, api.Unauthorized) as error:
-        cure = f"grant this account a Storage role on the bucket {bucket}"
-        raise UserError(f"No permission to {action} {place}: {cure}.") from error
-    except auth.DefaultCredentialsError as error:
-        cure = "run `gcloud auth application-default login` or attach a service account"
-        raise UserError(f"No Google credentials to {action} {place}: {cure}.") from error
-    except auth.RefreshError as error:
-        cure = "run `gcloud auth application-default login` again"
-        raise UserError(f"The Google credentials to {action} {place} are no longer valid: {cure}.") from error
-    except (api.RetryError, auth.TransportError, requests.ConnectionError) as error:
-        raise UserError(f"Cannot reach Cloud Storage to {action} {place}: check the network.") from error
-
-
-# -- Cloud Storage ----------------------------------------------------------------------------------------------------
-
-
-@functools.lru_cache(maxsize=4)
-def _client(emulator: str | None) -> Client:
-    """The client for one server. Imported here because the library takes a second to load."""
-    from google.auth.credentials import AnonymousCredentials
-    from google.cloud import storage
-
-    if emulator:
-        return storage.Client(project="emulator", credentials=AnonymousCredentials())
-    return storage.Client()
-
-
-def _bucket(uri: Uri) -> Bucket:
-    return _client(os.environ.get("STORAGE_EMULATOR_HOST")).bucket(_split(uri)[0])
-
-
-def _blob(uri: Uri) -> Blob:
-    return _bucket(uri).blob(_split(uri)[1])
-
-
-def _blobs(uri: Uri, limit: int | None = None) -> Iterator[tuple[str, Blob]]:
-    """Yields (relative name, blob) of every object below the folder `uri`."""
-    name = _split(uri)[1]
-    prefix = f"{name}/" if name else ""
-    bucket = _bucket(uri)
-    for blob in bucket.client.list_blobs(bucket, prefix=prefix, max_results=limit):
-        if not blob.name.endswith("/"):  # an empty object that a console made to show a folder
-            yield blob.name.removeprefix(prefix), blob
-
-
 # -- this machine -----------------------------------------------------------------------------------------------------
 
 
@@ -213,8 +146,8 @@ def exists(uri: Uri) -> bool:
     if is_local(uri):
         with user_errors("read", uri):
             return Path(uri).exists()
-    with _gcs_errors("read", uri):
-        return (bool(_split(uri)[1]) and _blob(uri).exists()) or any(True for _ in _blobs(uri, limit=2))
+    with gcs.errors("read", uri):
+        return (bool(gcs.split(uri)[1]) and gcs.blob(uri).exists()) or any(True for _ in gcs.blobs(uri, limit=2))
 
 
 def read_bytes(uri: Uri) -> bytes:
@@ -222,8 +155,8 @@ def read_bytes(uri: Uri) -> bytes:
     if is_local(uri):
         with user_errors("read", uri):
             return Path(uri).read_bytes()
-    with _gcs_errors("read", uri):
-        return bytes(_blob(uri).download_as_bytes(checksum="crc32c"))
+    with gcs.errors("read", uri):
+        return bytes(gcs.blob(uri).download_as_bytes(checksum="crc32c"))
 
 
 def read_text(uri: Uri) -> str:
@@ -234,11 +167,11 @@ def read_text(uri: Uri) -> str:
 def write_bytes(uri: Uri, data: bytes) -> None:
     """Writes the file `uri`, whole or not at all, in place of what was there; makes the folders above it."""
     if is_local(uri):
-        with _replacing(Path(uri)) as partial:
-            partial.write_bytes(data)
+        with _replacing(Path(uri)) as written:
+            written.write_bytes(data)
         return
-    with _gcs_errors("write", uri):
-        _blob(uri).upload_from_string(data, content_type=_content_type(uri), checksum="crc32c")
+    with gcs.errors("write", uri):
+        gcs.blob(uri).upload_from_string(data, content_type=_content_type(uri), checksum="crc32c")
 
 
 def write_text(uri: Uri, text: str) -> None:
@@ -248,28 +181,60 @@ def write_text(uri: Uri, text: str) -> None:
 
 def copy_file(source: Uri, destination: Uri) -> None:
     """Copies one file between any two places, whole or not at all, in place of what was there."""
-    if is_local(destination):
-        with _replacing(Path(destination)) as partial:
-            if is_local(source):
-                reading, writing = user_errors("read", source), user_errors("write", destination)
-                with reading, Path(source).open("rb") as read, writing, partial.open("wb") as written:
-                    shutil.copyfileobj(read, written, _CHUNK)
-            else:
-                with _gcs_errors("read", source):
-                    _blob(source).download_to_filename(str(partial), checksum="crc32c")
+    if not is_local(destination):
+        _store(source, destination, threading.Event())
         return
+    with _replacing(Path(destination)) as written:
+        if is_local(source):
+            _copy(Path(source), written, destination)
+        else:
+            with gcs.errors("read", source):
+                blob = gcs.blob(source)
+                blob.reload()  # its size and checksum
+                transfer.download({written: blob})
+
+
+def _copy(source: Path, target: Path, destination: Uri) -> None:
+    """Copies one file on this machine to `target`, which is to become `destination`."""
+    reading, writing = user_errors("read", source), user_errors("write", destination)
+    with reading, source.open("rb") as read, writing, target.open("wb") as written:
+        shutil.copyfileobj(read, written, _CHUNK)
+
+
+def _store(source: Uri, destination: Uri, stop: threading.Event) -> None:
+    """Copies one file to gs://. Raises transfer.Stopped between two pieces once `stop` is set."""
+    target = gcs.blob(destination)
     if is_local(source):
-        with user_errors("read", source), _gcs_errors("write", destination):
-            _blob(destination).upload_from_filename(
-                os.fspath(source), content_type=_content_type(destination), checksum="crc32c"
-            )
+        with user_errors("read", source), gcs.errors("write", destination):
+            transfer.upload(Path(source), target, _content_type(destination), stop)
         return
-    with _gcs_errors("copy", source):
-        token, target = None, _blob(destination)
-        while True:  # a large object between regions is copied in several calls
-            token, _, _ = target.rewrite(_blob(source), token=token)
-            if token is None:
-                return
+    with gcs.errors("copy", source):
+        token, _, _ = target.rewrite(gcs.blob(source))
+        while token is not None:  # a large object between regions is copied in several calls
+            if stop.is_set():
+                raise transfer.Stopped
+            token, _, _ = target.rewrite(gcs.blob(source), token=token)
+
+
+def delete_file(uri: Uri) -> None:
+    """Removes the file `uri`; nothing happens when it does not exist."""
+    if is_local(uri):
+        with user_errors("delete", uri):
+            Path(uri).unlink(missing_ok=True)
+        return
+    with gcs.errors("delete", uri):
+        _delete([gcs.blob(uri)])
+
+
+def _delete(blobs: Iterable[Blob], **patience: float | None) -> None:
+    """Removes objects, many at once; one that is gone already is no error."""
+    from google.api_core.exceptions import NotFound
+
+    def delete(blob: Blob) -> None:
+        with contextlib.suppress(NotFound):
+            blob.delete(**patience)
+
+    transfer.run([partial(delete, blob) for blob in blobs])
 
 
 def crc32c(uri: Uri) -> str:
@@ -278,17 +243,17 @@ def crc32c(uri: Uri) -> str:
     Of a gs:// file it is the one that the service keeps, so nothing is downloaded.
     """
     if not is_local(uri):
-        with _gcs_errors("read", uri):
-            blob = _blob(uri)
+        with gcs.errors("read", uri):
+            blob = gcs.blob(uri)
             blob.reload()
             return str(blob.crc32c)
     import google_crc32c
 
-    checksum = google_crc32c.Checksum()
+    checksum = 0
     with user_errors("read", uri), Path(uri).open("rb") as file:
         while chunk := file.read(_CHUNK):
-            checksum.update(chunk)
-    return base64.b64encode(checksum.digest()).decode()
+            checksum = google_crc32c.extend(checksum, chunk)
+    return transfer.encoded(checksum)
 
 
 def _content_type(uri: Uri) -> str:
@@ -305,8 +270,8 @@ def list_files(uri: Uri) -> list[FileInfo]:
     Links are followed. Files that are still being written are left out.
     """
     if not is_local(uri):
-        with _gcs_errors("list", uri):
-            return sorted(FileInfo(name, blob.size) for name, blob in _blobs(uri))
+        with gcs.errors("list", uri):
+            return sorted(FileInfo(name, blob.size) for name, blob in gcs.blobs(uri))
     found = []
     with user_errors("read", uri):
         for directory, folders, names in os.walk(uri, onerror=_raise_unless_missing, followlinks=True):
@@ -323,43 +288,118 @@ def _raise_unless_missing(error: OSError) -> None:
         raise error
 
 
-def checksums(uri: Uri) -> dict[str, str]:
-    """Returns the CRC-32C (see `crc32c`) of every file below the folder `uri`, keyed by relative name."""
+def checksums(uri: Uri, names: Collection[str] | None = None) -> dict[str, str]:
+    """Returns the CRC-32C (see `crc32c`) of files below the folder `uri`, keyed by relative name, in order.
+
+    Args:
+      uri: the folder.
+      names: of these files alone; None is every one. Locally only they are read.
+    """
     if is_local(uri):
-        return {name: crc32c(join(uri, name)) for name, _ in list_files(uri)}
-    with _gcs_errors("list", uri):
-        return {name: str(blob.crc32c) for name, blob in sorted(_blobs(uri), key=lambda entry: entry[0])}
+        there = names if names is not None else [name for name, _ in list_files(uri)]
+        return {name: crc32c(join(uri, name)) for name in sorted(there)}
+    with gcs.errors("list", uri):
+        found = {name: str(blob.crc32c) for name, blob in gcs.blobs(uri) if names is None or name in names}
+        return dict(sorted(found.items()))
 
 
 def copy_tree(source: Uri, destination: Uri, *, last: str = "manifest.json") -> None:
-    """Copies every file below `source` to the same name below `destination`, the file `last` after all others.
+    """Copies every file below `source` to the same name below `destination`, many at once.
 
-    When it fails, the files it has written are removed again. Raises UserError when `source` has no files.
+    The file `last` comes after all others, and an older one is removed before them: as long as it is there, what lies
+    beside it is whole. When it fails, the files it has written are removed again. Raises UserError when `source` has no
+    files.
     """
-    names = sorted((name for name, _ in list_files(source)), key=lambda name: (name == last, name))
+    names = [name for name, _ in list_files(source)]
     if not names:
         raise UserError(f"{os.fspath(source)} does not exist or is empty: check the address.")
-    folder = _parents(Path(destination, "any file")) if is_local(destination) else contextlib.nullcontext()
-    with folder, contextlib.ExitStack() as undo:
-        for name in names:
-            undo.callback(_discard, destination, name)
-            copy_file(join(source, name), join(destination, name))
-        undo.pop_all()
+    copy_files(source, destination, names, last=last)
 
 
-def _discard(folder: Uri, name: str) -> None:
-    """Removes a file that may exist, and the folders it leaves empty, silently: another error is on its way."""
-    if is_local(folder):
-        path = Path(folder, name)
-        with contextlib.suppress(OSError):
-            path.unlink(missing_ok=True)
-        for parent in path.parents[: len(Path(name).parts)]:
-            _remove_if_empty(parent)
+def copy_files(source: Uri, destination: Uri, names: Collection[str], *, last: str = "manifest.json") -> None:
+    """Copies as `copy_tree` does, but only the files of these names, relative to the folders."""
+    ordered = sorted(names, key=lambda name: (name == last, name))
+    if is_local(destination):
+        _copy_here(source, Path(destination), ordered, last)
     else:
-        from google.api_core.exceptions import GoogleAPIError
+        _copy_there(source, destination, ordered, last)
 
-        with contextlib.suppress(GoogleAPIError):
-            _blob(join(folder, name)).delete()
+
+def _copy_here(source: Uri, destination: Path, names: list[str], last: str) -> None:
+    """Brings files to this machine: to a folder beside their places first, from where they are renamed in order."""
+    if outside := [name for name in names if ".." in PurePosixPath(name).parts or name.startswith("/")]:
+        raise UserError(f"{os.fspath(source)} holds {outside[0]}, a name that leads out of a folder: rename it.")
+    stage = destination / f"{PARTIAL}{uuid.uuid4().hex}"
+    with user_errors("write", destination), _parents(stage), contextlib.ExitStack() as undo:
+        try:
+            for folder in {(stage / name).parent for name in names}:
+                folder.mkdir(parents=True, exist_ok=True)
+            if is_local(source):
+                copies = [partial(_copy, Path(source, name), stage / name, destination / name) for name in names]
+                transfer.run(copies)
+            else:
+                with gcs.errors("read", source):
+                    blobs = dict(gcs.blobs(source))
+                    if missing := [name for name in names if name not in blobs]:
+                        raise UserError(f"{join(source, missing[0])} does not exist: check the address.")
+                    transfer.download({stage / name: blobs[name] for name in names})
+            if last in names:
+                (destination / last).unlink(missing_ok=True)
+            for name in names:
+                undo.callback(_discard, destination, name)
+                with user_errors("write", destination / name):
+                    (destination / name).parent.mkdir(parents=True, exist_ok=True)
+                    (stage / name).replace(destination / name)
+            undo.pop_all()
+        finally:
+            shutil.rmtree(stage, ignore_errors=True)
+
+
+def _discard(folder: Path, name: str) -> None:
+    """Removes a file that may exist, and the folders it leaves empty, silently: another error is on its way."""
+    path = Path(folder, name)
+    with contextlib.suppress(OSError):
+        path.unlink(missing_ok=True)
+    for parent in path.parents[: len(Path(name).parts)]:
+        _remove_if_empty(parent)
+
+
+def _copy_there(source: Uri, destination: Uri, names: list[str], last: str) -> None:
+    """Brings files to Cloud Storage."""
+    stop, begun = threading.Event(), []
+
+    def store(name: str) -> None:
+        begun.append(name)
+        _store(join(source, name), join(destination, name), stop)
+
+    if last in names:
+        delete_file(join(destination, last))
+    try:
+        transfer.run([partial(store, name) for name in names if name != last], stop)
+        transfer.run([partial(store, name) for name in names if name == last], stop)
+    except BaseException:
+        _discard_objects(join(destination, name) for name in begun)
+        raise
+
+
+def _discard_objects(uris: Iterable[str]) -> None:
+    """Removes objects that may exist, silently and without patience: another error is on its way."""
+    import requests  # type: ignore[import-untyped]
+    from google.api_core.exceptions import GoogleAPIError
+
+    with contextlib.suppress(GoogleAPIError, requests.RequestException):
+        _delete((gcs.blob(uri) for uri in uris), retry=None, timeout=_PATIENCE_S)
+
+
+def location(uri: Uri) -> str:
+    """Returns where the bucket of a gs:// address lies: a region such as `us-central1`, or `us`, `eu`, `nam4`.
+
+    Source: https://cloud.google.com/storage/docs/locations
+    """
+    with gcs.errors("locate", uri):
+        bucket = gcs.bucket(uri)
+        bucket.reload()
+        return str(bucket.location).lower()
 
 
 def delete_tree(uri: Uri) -> None:
@@ -374,11 +414,10 @@ def delete_tree(uri: Uri) -> None:
         with user_errors("delete", uri), contextlib.suppress(FileNotFoundError):
             shutil.rmtree(path)
         return
-    if not _split(uri)[1]:
+    if not gcs.split(uri)[1]:
         raise UserError(f"Refusing to delete the whole bucket {os.fspath(uri)}: name a folder in it.")
-    with _gcs_errors("delete", uri):
-        for _, blob in list(_blobs(uri)):
-            blob.delete()
+    with gcs.errors("delete", uri):
+        _delete(blob for _, blob in gcs.blobs(uri))
 
 
 @contextlib.contextmanager
@@ -421,8 +460,8 @@ def local_copy(uri: Uri, cache_dir: Uri) -> Path:
         with user_errors("read", uri):
             Path(uri).stat()
         return Path(uri)
-    with _gcs_errors("read", uri):
-        is_file = bool(_split(uri)[1]) and _blob(uri).exists()
+    with gcs.errors("read", uri):
+        is_file = bool(gcs.split(uri)[1]) and gcs.blob(uri).exists()
 
     def content(place: Uri) -> object:
         return crc32c(place) if is_file else sorted(checksums(place).items())
