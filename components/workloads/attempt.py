@@ -1,0 +1,180 @@
+"""One attempt at a workload, from its object's creation to its end.
+
+In: an order and where to carry it out. Out: the outcome; `WorkloadError` with a diagnosis when it failed, `Vanished`
+when its object was gone before its end was seen. An object that is there already is taken up.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from datetime import datetime
+
+from components import storage
+from components.config import ClusterConfig, TpuConfig
+from components.errors import WorkloadError
+from components.progress import duration, say
+from components.workloads import faults, names, phases
+from components.workloads.api import Manifest
+from components.workloads.kinds import End, Kind
+from components.workloads.logs import Logs
+from components.workloads.objects import Objects
+from components.workloads.seen import Snapshot
+from components.workloads.watch import Watch
+from components.workloads.workload import HEARTBEAT, LOG, OUTCOME, OnLine, Order, Outcome, PodOutcome
+
+# beyond the deadline, at which the pod ends its command itself: for fetching its inputs and storing its outputs
+SLACK_S = 1800.0
+
+
+class Vanished(WorkloadError):
+    """The object was gone before its end was seen."""
+
+
+@dataclass(frozen=True)
+class Site:
+    """Where and as what an order is carried out."""
+
+    objects: Objects
+    kind: Kind
+    cluster: ClusterConfig
+    tpu: TpuConfig | None
+
+
+def place(site: Site, order: Order, uid: str | None) -> str:
+    """Creates the object of an order, or finds it; returns its uid.
+
+    Args:
+      site, order: what and where.
+      uid: of the object, where it is known to have been created.
+    """
+    stage = order.workload.stage
+    if uid is not None:
+        say(stage, f"taking up {site.kind.title} {order.name}")
+        return uid
+    if _began(order) and site.objects.get(site.kind.resource, order.name) is None:
+        raise _vanished(site, order)
+    created = site.objects.create(site.kind.resource, site.kind.manifest(order, site.cluster, site.tpu))
+    if created is not None:
+        say(stage, f"created {site.kind.title} {order.name} in namespace {site.cluster.namespace}")
+        return str(created["metadata"]["uid"])
+    found = site.objects.get(site.kind.resource, order.name)
+    if found is None:
+        raise _vanished(site, order)
+    if not _ours(found, order):
+        raise WorkloadError(
+            stage,
+            f"There is another {site.kind.title} named {order.name} in namespace {site.cluster.namespace}, which is "
+            "not of this run: delete it, or set cluster.namespace.",
+        )
+    say(stage, f"taking up {site.kind.title} {order.name}")
+    return str(found["metadata"]["uid"])
+
+
+def remove(site: Site, order: Order) -> None:
+    """Deletes the object of an order, if it is there."""
+    found = site.objects.get(site.kind.resource, order.name)
+    if found is not None and _ours(found, order):
+        site.objects.delete(site.kind.resource, order.name, found["metadata"]["uid"])
+
+
+def follow(site: Site, order: Order, uid: str, on_line: OnLine) -> Outcome:
+    """Follows an object to its end; says its phases and hands over the lines of its command."""
+    watch = Watch(
+        site.objects, site.kind, order.name, poll_s=site.cluster.poll_s, stage=order.workload.stage, on_line=on_line
+    )
+    with watch, Logs(site.objects, order.directory, watch.hear) as logs:
+        seen, end = _until_its_end(site, order, uid, watch, logs)
+        logs.finish()
+        watch.hand_over()
+        said = _account(order)
+        if not end.succeeded:
+            reason, evidence = faults.cause(seen, end, said, logs.tails())
+            raise WorkloadError(order.workload.stage, reason, evidence)
+    if said is None or not said.succeeded:
+        raise WorkloadError(order.workload.stage, *_not_whole(site, order, said))
+    return Outcome(seconds=said.seconds, log=storage.join(order.directory, LOG))
+
+
+def _until_its_end(site: Site, order: Order, uid: str, watch: Watch, logs: Logs) -> tuple[Snapshot, End]:
+    told, borne = "", _Patience()
+    for seen in watch.looks():
+        if seen is None or seen.manifest["metadata"]["uid"] != uid:
+            raise _vanished(site, order)
+        logs.see(seen)
+        if end := site.kind.end(seen.manifest):
+            return seen, end
+        if not phases.same(phase := phases.phase(seen), told):
+            told = phase
+            say(order.workload.stage, phase)
+        if fault := borne.exhausted(faults.stuck(seen)) or _overdue(seen, order):
+            site.objects.delete(site.kind.resource, order.name, uid)
+            raise WorkloadError(order.workload.stage, fault.reason, fault.evidence)
+    raise AssertionError("the watch goes on for ever")
+
+
+class _Patience:
+    """For how long the same state has lasted that will not end by itself."""
+
+    def __init__(self) -> None:
+        self._what, self._since = "", 0.0
+
+    def exhausted(self, fault: faults.Stuck | None) -> faults.Stuck | None:
+        """Returns the fault when it has lasted too long."""
+        now = time.monotonic()
+        if fault is None or fault.what != self._what:
+            self._what, self._since = fault.what if fault else "", now
+        return fault if fault and now - self._since >= fault.patience_s else None
+
+
+def _overdue(seen: Snapshot, order: Order) -> faults.Stuck | None:
+    """What is wrong when the command has run beyond its deadline. Time in the queue does not count."""
+    command = seen.main.command if seen.main else None
+    if command is None or command.state != "running":
+        return None
+    ran = time.time() - datetime.fromisoformat(command.started).timestamp()
+    if ran < order.workload.deadline_s + SLACK_S:
+        return None
+    reason = (
+        f"It ran longer than its deadline of {duration(order.workload.deadline_s)}: raise deadline_s of the stage or make "
+        "it smaller."
+    )
+    return faults.Stuck("deadline", reason, [f"{command.name}: running since {command.started}"], 0)
+
+
+def _account(order: Order) -> PodOutcome | None:
+    """What the pod wrote of its end."""
+    file = storage.join(order.directory, OUTCOME)
+    return PodOutcome.model_validate_json(storage.read_bytes(file)) if storage.exists(file) else None
+
+
+def _not_whole(site: Site, order: Order, said: PodOutcome | None) -> tuple[str, list[str]]:
+    if said is not None:
+        return said.reason, list(said.evidence)
+    return (
+        f"The {site.kind.title} is Completed but its pod left no account of its work, so nothing shows that the outputs "
+        f"are whole: see {LOG} beside {OUTCOME}, and whether the image in cluster.images is this project's.",
+        [f"missing: {storage.join(order.directory, OUTCOME)}"],
+    )
+
+
+def _began(order: Order) -> bool:
+    """Whether a pod of this order has left a trace."""
+    return any(file.name != HEARTBEAT for file in storage.list_files(order.directory))
+
+
+def _ours(found: Manifest, order: Order) -> bool:
+    """Whether an object was made for the run and stage of this order."""
+    meta = found["metadata"]
+    wanted = names.labels(order.workload).items(), names.annotations(order.workload).items()
+    return wanted[0] <= meta.get("labels", {}).items() and wanted[1] <= meta.get("annotations", {}).items()
+
+
+def _vanished(site: Site, order: Order) -> Vanished:
+    said = _account(order)
+    return Vanished(
+        order.workload.stage,
+        f"The {site.kind.title} {order.name} was gone before its end was seen: somebody deleted it, or it had ended and "
+        f"its time to live was over; `posttrain run --resume` continues.",
+        [f"its pod's account: {said.model_dump_json()}"] if said else [],
+    )

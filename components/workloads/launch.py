@@ -1,0 +1,189 @@
+"""The engines of the cluster: runs a workload as a Kubernetes object, and ends or shows what a run has there.
+
+In: a plan and a workload. Out: its outcome. A launcher may be killed at any moment and started again: the ledger and the
+object's name, which follows from run, stage and attempt, lead it back to what it had begun. It never owns the object in
+the sense of Kubernetes, for the cluster would then end a training because a launcher's pod was lost.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+
+from components import storage
+from components.errors import UserError, WorkloadError
+from components.plan import Plan
+from components.progress import say
+from components.stage import STAGES
+from components.workloads import kube, ledger, names, phases
+from components.workloads.attempt import Site, Vanished, follow, place, remove
+from components.workloads.heartbeat import Heartbeat
+from components.workloads.kinds import KINDS
+from components.workloads.ledger import Attempt
+from components.workloads.objects import PODS, Objects
+from components.workloads.seen import Snapshot, look
+from components.workloads.workload import OnLine, Order, Outcome, Workload
+
+_HASTE_S = 10.0  # for ending things: whoever is being killed has no time
+_GONE_S = 30.0
+_CANCELLED = "It was cancelled."
+
+
+def run(plan: Plan, workload: Workload, on_line: OnLine) -> Outcome:
+    """Runs a workload to its end, or takes it up where an earlier launcher left it.
+
+    Args:
+      plan: the run; its configuration names the engine, the cluster and the slices.
+      workload: what to run.
+      on_line: gets every line of the command, in this thread.
+
+    Raises:
+      UserError: the cluster cannot be reached or refuses.
+      WorkloadError: it failed, was cancelled, or its object has vanished.
+    """
+    stage_dir = plan.stage_dir(workload.stage)
+    if outcome := ledger.succeeded(stage_dir, workload):
+        say(workload.stage, "had succeeded already")
+        return outcome
+    objects = _objects(plan)
+    attempt = ledger.opened(stage_dir) or _begin(plan, workload)
+    site = Site(objects, KINDS[attempt.kind], plan.config.cluster, plan.config.tpu)
+    order = _order(plan, workload, attempt)
+    with Heartbeat(workload.stage, order.directory, plan.config.cluster.silence_s), _signals_exit():
+        try:
+            return _carried_out(site, order, attempt, stage_dir, on_line)
+        except SystemExit:
+            if site.cluster.detached:
+                say(
+                    workload.stage,
+                    f"detached: {site.kind.title} {order.name} goes on; `posttrain run --resume` takes it up",
+                )
+            else:
+                _cancelled(site, order, attempt, stage_dir)
+            raise
+
+
+def _begin(plan: Plan, workload: Workload) -> Attempt:
+    stage_dir = plan.stage_dir(workload.stage)
+    number = max((attempt.number for attempt in ledger.read(stage_dir)), default=0) + 1
+    name = names.object_name(plan.run_id, workload.stage, number)
+    return ledger.begin(stage_dir, workload, plan.config.engine, number, name)
+
+
+def _order(plan: Plan, workload: Workload, attempt: Attempt) -> Order:
+    cluster = plan.config.cluster
+    return Order(
+        workload=workload,
+        name=attempt.name,
+        directory=storage.join(plan.stage_dir(workload.stage), f"attempt-{attempt.number}"),
+        silence_s=None if cluster.detached else float(cluster.silence_s),
+    )
+
+
+def _carried_out(site: Site, order: Order, attempt: Attempt, stage_dir: str, on_line: OnLine) -> Outcome:
+    try:
+        uid = place(site, order, attempt.uid)
+        placed = ledger.created(stage_dir, attempt.number, uid)
+        if placed.state == "cancelled":  # between the ledger's first line and the object's creation
+            remove(site, order)
+            raise WorkloadError(order.workload.stage, _CANCELLED)
+        outcome = follow(site, order, uid, on_line)
+    except WorkloadError as error:
+        state: ledger.State = "vanished" if isinstance(error, Vanished) else "failed"
+        closed = ledger.close(stage_dir, attempt.number, state, reason=error.reason)
+        if closed.outcome:  # another launcher of this run saw the end first, and has cleared up
+            return closed.outcome
+        if closed.state == "cancelled":
+            raise WorkloadError(order.workload.stage, _CANCELLED) from error
+        raise
+    ledger.close(stage_dir, attempt.number, "succeeded", outcome=outcome)
+    site.objects.delete(site.kind.resource, order.name, uid)
+    return outcome
+
+
+def _cancelled(site: Site, order: Order, attempt: Attempt, stage_dir: str) -> None:
+    """Ends the workload, for its launcher is being ended."""
+    hasty = replace(site, objects=replace(site.objects, patience_s=_HASTE_S))
+    try:
+        remove(hasty, order)
+        say(order.workload.stage, f"deleted {site.kind.title} {order.name}")
+    except UserError as error:
+        say(order.workload.stage, f"{site.kind.title} {order.name} ends itself, for it could not be deleted: {error}")
+    ledger.close(stage_dir, attempt.number, "cancelled", reason=_CANCELLED)
+
+
+@contextlib.contextmanager
+def _signals_exit() -> Iterator[None]:
+    """While inside, SIGTERM and SIGINT end the work with SystemExit, so that what was begun can be ended too."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def handle(signum: int, _frame: object) -> None:
+        for again in previous:  # what follows must not be interrupted by a second one
+            signal.signal(again, signal.SIG_IGN)
+        raise SystemExit(128 + signum)
+
+    previous = {signum: signal.getsignal(signum) for signum in (signal.SIGTERM, signal.SIGINT)}
+    for signum in previous:
+        signal.signal(signum, handle)
+    try:
+        yield
+    finally:
+        for signum, old in previous.items():
+            signal.signal(signum, old)
+
+
+def cancel(plan: Plan) -> list[str]:
+    """Deletes every object of a run, waits up to 30 s for its pods to end, and closes its ledgers.
+
+    Returns a line for each thing done. Launchers that are alive see that their attempt was cancelled.
+    """
+    objects = _objects(plan)
+    done = []
+    for stage in STAGES:
+        stage_dir = plan.stage_dir(stage)
+        if attempt := ledger.opened(stage_dir):
+            ledger.close(stage_dir, attempt.number, "cancelled", reason=_CANCELLED)
+    pods = []
+    for kind in KINDS.values():
+        for found in objects.find(kind.resource, labels=names.run_selector(plan.run_id)):
+            name = found["metadata"]["name"]
+            objects.delete(kind.resource, name, found["metadata"]["uid"])
+            done.append(f"deleted {kind.title} {name}")
+            pods.append(kind.pods_of(name))
+    until = time.monotonic() + _GONE_S
+    while (
+        left := [pod for selector in pods for pod in objects.find(PODS, labels=selector)]
+    ) and time.monotonic() < until:
+        time.sleep(min(1.0, plan.config.cluster.poll_s))
+    return [*done, *(f"pod {pod['metadata']['name']} is still ending" for pod in left)]
+
+
+def status(plan: Plan) -> list[str]:
+    """Returns a line for each object that a run has in the cluster: what it is and what it does."""
+    objects = _objects(plan)
+    return [
+        _status(seen)
+        for kind in KINDS.values()
+        for found in objects.find(kind.resource, labels=names.run_selector(plan.run_id))
+        if (seen := look(objects, kind, found["metadata"]["name"]))
+    ]
+
+
+def _status(seen: Snapshot) -> str:
+    stage = seen.manifest["metadata"]["labels"][names.STAGE]
+    end = seen.kind.end(seen.manifest)
+    if end is None:
+        doing = phases.phase(seen)
+    else:
+        doing = "completed" if end.succeeded else f"failed: {end.reason}"
+    return f"{stage}: {seen.kind.title} {seen.name}: {doing}"
+
+
+def _objects(plan: Plan) -> Objects:
+    return Objects(kube.connect(plan.config.cluster), plan.config.cluster.namespace)
