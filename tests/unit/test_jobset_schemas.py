@@ -7,10 +7,8 @@ import copy
 import jobset_examples
 import kubernetes_schemas
 import pytest
-import yaml
+import tutorials
 from kubeflow_trainer_api.models import JobsetV1alpha2JobSet
-
-PLAIN_EXAMPLES = sorted(path.name for path in (kubernetes_schemas.SHARED / "manifests").glob("00[01]-*.yaml"))
 
 
 def leaves(value, path=()):
@@ -29,8 +27,13 @@ def leaves(value, path=()):
 
 
 @pytest.mark.parametrize("shape", jobset_examples.SHAPES)
-def test_every_variant_passes_the_schemas_and_the_webhook(shape):
-    assert kubernetes_schemas.all_problems(jobset_examples.variants(shape)) == []
+def test_every_variant_passes_the_schemas_of_jobset(shape):
+    assert kubernetes_schemas.judged_by_jobset(jobset_examples.variants(shape)) == []
+
+
+@pytest.mark.parametrize("shape", jobset_examples.SHAPES)
+def test_every_variant_passes_the_schemas_of_kubernetes_and_the_rules_of_the_webhook(shape):
+    assert kubernetes_schemas.judged_by_kubernetes(jobset_examples.variants(shape)) == []
 
 
 @pytest.mark.parametrize("shape", jobset_examples.SHAPES)
@@ -39,7 +42,6 @@ def test_every_variant_survives_the_typed_models(shape):
         read = JobsetV1alpha2JobSet.from_dict(manifest)
         assert read is not None
         assert read.to_dict() == manifest  # the models drop a field that they do not know
-        assert kubernetes_schemas.webhook_problems(manifest) == []
 
 
 @pytest.mark.parametrize("shape", jobset_examples.SHAPES)
@@ -56,10 +58,11 @@ def test_a_manifest_says_nothing_empty(shape):
 # -- the judges -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("example", PLAIN_EXAMPLES)
-def test_the_judges_accept_manifests_that_a_server_took(example):
-    manifest = yaml.safe_load(kubernetes_schemas.shared_file("manifests", example).read_text())
-    assert kubernetes_schemas.all_problems([manifest]) == []
+@pytest.mark.parametrize(("stage", "preset"), tutorials.MANIFESTS)
+def test_the_judges_accept_manifests_that_are_known_to_be_good(stage, preset):
+    manifest = tutorials.theirs(stage, preset)
+    assert kubernetes_schemas.judged_by_jobset([manifest]) == []
+    assert kubernetes_schemas.judged_by_kubernetes([manifest]) == []
 
 
 def set_at(manifest, path, value):
