@@ -141,6 +141,9 @@ class TpuConfig(Section):
     )
     pathways_flags: dict[str, str] = Field({}, description="environment of the Pathways containers, such as FLAGS_...")
     seconds_per_step: float | None = Field(None, gt=0, description="measured duration of a training step, for the cost")
+    seconds_per_question: float | None = Field(
+        None, gt=0, description="measured duration of a question of the evaluation, before and after, for the cost"
+    )
     usd_per_chip_hour: float | None = Field(None, gt=0, description="your own price; None is the list price")
 
     @model_validator(mode="after")

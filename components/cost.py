@@ -81,21 +81,24 @@ class Estimate:
     Attributes:
       items: one line per stage.
       usd: the sum of what is known; None when nothing is.
+      usd_per_hour: what the slices cost while they are held; None without a price.
       missing: what is not known, one sentence each with the key that gives it; while there is any, `usd` is a lower bound.
       assumptions: what the figures rest on, one sentence each.
     """
 
     items: tuple[str, ...]
     usd: float | None
+    usd_per_hour: float | None
     missing: tuple[str, ...]
     assumptions: tuple[str, ...]
 
     def lines(self) -> list[str]:
         """The estimate as a person reads it."""
+        hourly = "" if self.usd_per_hour is None else f"{_usd(self.usd_per_hour)} an hour"
         if self.usd is None:
-            total = "not known"
+            total = f"{hourly}, for hours that are not known" if hourly else "not known"
         else:
-            total = f"{'at least' if self.missing else 'about'} {_usd(self.usd)}"
+            total = f"{'at least' if self.missing else 'about'} {_usd(self.usd)}, at {hourly}"
         return [
             f"cost of the chips (estimate): {total}",
             *(f"  {item}" for item in self.items),
@@ -139,6 +142,7 @@ def estimate(
     return Estimate(
         items=tuple(items),
         usd=sum(costs) if costs else None,
+        usd_per_hour=None if price is None else chips * price,
         missing=tuple(missing),
         assumptions=(
             *([source] if price is not None else []),

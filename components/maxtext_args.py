@@ -101,12 +101,15 @@ def train_rl(config: Config, *, run_name: str, output: str, parameters: str) -> 
 
     The tokenizer is read from `@model@`, the questions and the template from `@dataset@`.
     """
+    places = {"run_name": run_name, "base_output_directory": output, "load_parameters_path": parameters}
+    return [RL_YML, *_format({**places, **settings(config)})]
+
+
+def settings(config: Config) -> dict[str, Any]:
+    """MaxText's settings of training and evaluation, without the places of a run."""
     train = config.train
-    values: dict[str, Any] = {
-        "run_name": run_name,
-        "base_output_directory": output,
+    return {
         "model_name": config.model.name,
-        "load_parameters_path": parameters,
         "tokenizer_path": "@model@",
         "tokenizer_type": "huggingface",
         "data_template_path": "@dataset@/template.json",
@@ -152,7 +155,6 @@ def train_rl(config: Config, *, run_name: str, output: str, parameters: str) -> 
         **sizes(config),
         **config.maxtext,
     }
-    return [RL_YML, *_format(values)]
 
 
 def to_huggingface(config: Config, *, parameters: str, hf_model: str, output: str) -> list[str]:

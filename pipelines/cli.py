@@ -56,8 +56,10 @@ def presets() -> None:
 @app.command()
 @preset_argument
 @set_option
-def plan(preset: str, overrides: tuple[str, ...]) -> None:
-    """Show what a run of PRESET would do; spends nothing.
+@click.option("--store", help="Root of models, converted weights and the list of runs, gs:// where pods work.")
+@click.option("--short", is_flag=True, help="Leave out the Kubernetes manifests.")
+def plan(preset: str, overrides: tuple[str, ...], store: str | None, short: bool) -> None:
+    """Show what a run of PRESET would do, with manifests and estimated cost; spends nothing.
 
     PRESET is one of `posttrain presets`, or the path of a YAML file.
     """
@@ -67,11 +69,38 @@ def plan(preset: str, overrides: tuple[str, ...]) -> None:
 
     from components import config
     from components.prepare.prepare import check_inputs
-    from pipelines.preview import preview
+    from pipelines.preview import manifests, preview
 
     chosen = config.load(preset, overrides)
     check_inputs(chosen)
     click.echo(preview(chosen))
+    if chosen.engine != "process" and not short:
+        click.echo("\nManifests\n---\n" + manifests(chosen, store or chosen.store or "gs://BUCKET/STORE"))
+
+
+@app.command()
+@preset_argument
+@set_option
+@click.option("--store", help="Root of models, converted weights and the list of runs, gs:// where pods work.")
+@click.option("--output", metavar="DIR", help="Where the run would write.")
+def doctor(preset: str, overrides: tuple[str, ...], store: str | None, output: str | None) -> None:
+    """Look for everything that would fail after the money is spent; creates nothing.
+
+    One line per finding, with what to do about it. Exit code 1 when something would fail.
+    """
+    from components import config
+    from pipelines.doctor import examine
+    from pipelines.launch import rooted
+
+    marks = {"ok": "✓", "warning": "!", "failure": "✗", "unknown": "?"}
+    chosen = config.load(preset, overrides)
+    failed = False
+    for found in examine(chosen, store=rooted(store or chosen.store), output=output):
+        failed |= found.status == "failure"
+        click.echo(f"{marks[found.status]} {found.check:<12} {found.text}")
+        if found.cure:
+            click.echo(f"  {'':<12} -> {found.cure}")
+    sys.exit(1 if failed else 0)
 
 
 @app.command()
@@ -80,6 +109,9 @@ def plan(preset: str, overrides: tuple[str, ...]) -> None:
 @click.option("--output", metavar="DIR", help="Where the run writes.  [default: runs/<run id>]")
 @click.option("--resume", metavar="RUN", help="Continue this run from its latest complete checkpoint.")
 @click.option("--store", help="Root of models, converted weights and the list of runs.  [default: store]")
+@click.option(
+    "--detach", is_flag=True, help="Let pods go on when this command ends; without it they end within minutes."
+)
 @click.option("-v", "--verbose", is_flag=True, help="Show every line of every process.")
 def run(
     preset: str | None,
@@ -87,6 +119,7 @@ def run(
     output: str | None,
     resume: str | None,
     store: str | None,
+    detach: bool,
     verbose: bool,
 ) -> None:
     """Run the whole pipeline of PRESET on this machine."""
@@ -96,6 +129,8 @@ def run(
 
     from pipelines.launch import fresh, resumed
 
+    if detach:
+        overrides = (*overrides, "cluster.detached=true")
     if resume:
         the_run = resumed(resume, preset, overrides, store)
     elif preset:
@@ -109,6 +144,10 @@ def run(
     from pipelines.targets import local
 
     the_plan = the_run.plan
+    if the_plan.config.engine != "process":
+        from pipelines.doctor import refuse
+
+        refuse(the_plan.config, the_plan.store)
     click.echo(f"{the_plan.run_id} -> {the_plan.run_dir}")
     try:
         record = local.run(the_run, compile_yaml(the_plan.config), Console(verbose=verbose))
@@ -166,7 +205,14 @@ def status(run: str, store: str) -> None:
     from pipelines.launch import rooted
     from pipelines.summary import describe
 
-    click.echo(describe(registry.find(rooted(store), run)))
+    entry = registry.find(rooted(store), run)
+    click.echo(describe(entry))
+    plan = registry.read_plan(entry.run_dir)
+    if plan.config.engine != "process":
+        from components.workloads import launch
+
+        for line in launch.status(plan):
+            click.echo(line)
 
 
 @app.command()
@@ -178,9 +224,19 @@ def cancel(run: str, store: str) -> None:
     from pipelines.launch import rooted
 
     entry = registry.find(rooted(store), run)
-    if entry.status != "running":
+    plan = registry.read_plan(entry.run_dir)
+    running = entry.status == "running"
+    if running:
+        os.kill(int((Path(entry.home) / registry.PID).read_text()), signal.SIGTERM)
+    ended: list[str] = []
+    if plan.config.engine != "process":
+        from components.workloads import launch
+
+        ended = launch.cancel(plan)
+        for line in ended:
+            click.echo(line)
+    if not running and not ended:
         raise UserError(f"The run {entry.run_id} is not running: it is {entry.status}.")
-    os.kill(int((Path(entry.home) / registry.PID).read_text()), signal.SIGTERM)
     click.echo(f"{entry.run_id}: ending. `posttrain run --resume {entry.run_id}` continues it.")
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from components import maxtext_args
+import yaml
+
+from components import cost, maxtext_args, rl_slice, tpu
 from components.config import Config
+from pipelines.doctor import sketch
 
 _WIDTH = 118
 _EXPECTED = 0.5  # accuracy at which a difference is hardest to see
@@ -30,8 +33,8 @@ def preview(config: Config) -> str:
     lines = [f"{config.preset}: {config.description}", "", "Stages"]
     lines += [f"  {name:<10} {what}" for name, what in stages]
     lines += ["", *_power(config)]
-    lines += ["", f"Engine: {config.engine} (this machine). Estimated cost: none beyond this machine's time."]
-    lines += ["", "Command lines (places in angle brackets are filled in by the run)"]
+    lines += ["", *(_cluster(config) if config.engine != "process" else _HERE)]
+    lines += ["", "Command lines (`@name@` and places in angle brackets are filled in by the run)"]
     for title, module, arguments in _commands(config, places):
         lines += [f"  {title}: python -m {module}", *(_wrapped(arguments))]
     lines += [
@@ -40,6 +43,58 @@ def preview(config: Config) -> str:
         *("  " + line for line in config.to_yaml().splitlines()),
     ]
     return "\n".join(lines)
+
+
+def manifests(config: Config, store: str) -> str:
+    """Returns the Kubernetes objects of a run as YAML; names and places hold a run `plan`."""
+    return yaml.safe_dump_all(sketch.objects(config, store), sort_keys=False, width=1_000)
+
+
+_HERE = ["Where: this machine. Estimated cost: none beyond this machine's time."]
+
+
+def _cluster(config: Config) -> list[str]:
+    """Where the stages run in the cluster, who gets which devices, and what that costs."""
+    place = config.cluster
+    named = place.gke or (f"context {place.context}" if place.context else "the cluster of the kubeconfig, or around")
+    queue = f", Kueue queue {place.queue}" if place.queue else ""
+    lines = [f"Where: {named}, namespace {place.namespace}{queue}"]
+    converter = f"a CPU machine of {place.cpu_cores:g} cores, {config.convert.memory_gb:g} GB to convert"
+    lines.append(f"  convert, export   {converter}, {config.export.memory_gb:g} GB to export")
+    if config.tpu is None:
+        lines.append(f"  train, evaluate   a CPU machine of {place.cpu_cores:g} cores, {place.cpu_memory_gb:g} GB")
+        return [*lines, "Estimated cost: that of these machines."]
+    slice_ = tpu.parse(config.tpu.slice)
+    how = "Pathways: one head drives all hosts" if config.tpu.pathways else "every host runs the command"
+    lines.append(
+        f"  train, evaluate   {config.tpu.slices} x {slice_.name} ({slice_.topology}: {slice_.chips} chips on {slice_.hosts} "
+        f"hosts), {config.tpu.capacity}; {how}"
+    )
+    split = rl_slice.devices(maxtext_args.settings(config), slice_, config.tpu.slices)
+    lines += [f"    {line}" for line in split.lines()]
+    return [*lines, "", *_cost(config)]
+
+
+def _cost(config: Config) -> list[str]:
+    assert config.tpu
+    asked = cost.estimate(
+        tpu.parse(config.tpu.slice),
+        config.tpu.slices,
+        config.tpu.capacity,
+        [
+            cost.Stage("train", config.train.steps, "step", config.tpu.seconds_per_step, "tpu.seconds_per_step"),
+            cost.Stage(
+                "evaluate",
+                config.evaluate.questions,
+                "question",
+                config.tpu.seconds_per_question,
+                "tpu.seconds_per_question",
+            ),
+        ],
+        config.tpu.usd_per_chip_hour,
+    )
+    first, *rest = asked.lines()
+    return [first[0].upper() + first[1:], *rest]
 
 
 def _power(config: Config) -> list[str]:

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from components import storage
+from components import maxtext_args, rl_slice, storage, tpu
 from components.config import Config, parse
 from components.errors import UserError
 from components.manifest import content_id
@@ -92,9 +92,16 @@ def refuse_occupied(run_dir: str) -> None:
 
 def check_inputs(config: Config) -> None:
     """Raises UserError when source, questions or reward functions, as far as they are here, are not usable."""
+    check_slice(config)
     check_source(config)
     dataset.check(config.data, need_train=config.train.batch_size, need_eval=config.evaluate.questions)
     check_rewards(config.train.rewards, config.train.reward_file)
+
+
+def check_slice(config: Config) -> None:
+    """Raises UserError when batch, model and devices cannot be divided as the settings say."""
+    if config.tpu:
+        rl_slice.devices(maxtext_args.settings(config), tpu.parse(config.tpu.slice), config.tpu.slices)
 
 
 def check_source(config: Config) -> None:

@@ -24,7 +24,7 @@ def test_the_cost_is_chips_times_hours_times_price_and_itemised():
         "train: 50 steps x 90 s = 1.25 h x 32 chips x 2.00 USD = 80 USD",
         "evaluate: 1024 questions x 2 s = 0.57 h x 32 chips x 2.00 USD = 36 USD",
     )
-    assert estimate.lines()[0] == "cost of the chips (estimate): about 116 USD"
+    assert estimate.lines()[0] == "cost of the chips (estimate): about 116 USD, at 64 USD an hour"
 
 
 def test_every_slice_is_paid_for_and_a_tensorcore_is_no_chip():
@@ -74,7 +74,7 @@ def test_a_duration_that_nobody_measured_is_asked_for_and_not_guessed():
     unknown = cost.Stage("evaluate", 1024, "question", None, "tpu.seconds_per_question")
     estimate = cost.estimate(V6E_32, 1, "on-demand", [TRAIN, unknown], 2.0)
     assert estimate.usd == pytest.approx(80)
-    assert estimate.lines()[0].endswith("at least 80 USD")
+    assert estimate.lines()[0].endswith("at least 80 USD, at 64 USD an hour")
     assert len(estimate.missing) == 1
     assert "question" in estimate.missing[0] and "tpu.seconds_per_question" in estimate.missing[0]
 
