@@ -1,0 +1,42 @@
+"""Where the run writes: whether the converted weights are there already, and whether its own folder is free."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from components import manifest
+from components.errors import UserError
+from components.prepare import prepare
+from components.sources import model
+from pipelines.doctor import sketch
+from pipelines.doctor.case import Case
+from pipelines.doctor.finding import Result, failure, ok, warning
+
+
+def converted(case: Case) -> Iterator[Result]:
+    """Looks for converted weights of this very identity: source, MaxText's version, scan_layers, type, sizes."""
+    source = case.config.model
+    place = sketch.plan(case.config, case.store, model.resolve_revision(source.source, source.revision)).converted_dir
+    layers = f"scan_layers={source.scan_layers}, {source.dtype}"
+    try:
+        manifest.check(place, deep=False)
+        yield ok(f"the converted weights ({layers}) are at {place}: no conversion")
+    except manifest.IncompleteError as error:
+        if error.file == manifest.FILE_NAME and error.problem == "missing":
+            yield ok(f"the weights ({layers}) will be converted, once, to {place}")
+        else:
+            yield warning(
+                f"the converted weights at {place} are damaged ({error.file})", "nothing: the run converts anew"
+            )
+
+
+def free(case: Case) -> Iterator[Result]:
+    """Nothing lies where the run would write."""
+    try:
+        prepare.refuse_unwritable(case.store, "--store")
+        if case.output is not None:
+            prepare.refuse_occupied(case.output)
+    except UserError as error:
+        yield failure(str(error))
+    else:
+        yield ok(f"{case.output or 'a new folder below runs/'} is free for the run")
