@@ -17,9 +17,9 @@ _QUEUE = "kueue.x-k8s.io/queue-name"
 def build(order: Order, cluster: ClusterConfig, tpu: TpuConfig | None) -> JobSet:
     """Returns the JobSet that carries out `order`.
 
-    It has no owner: a launcher that is killed must not take the workload along, which ends itself when it hears of none
-    for too long. It is never started anew but by what a Spot slice needs, and a finished one stays for `cluster.ttl_s`
-    seconds.
+    It has no owner, since the end of a launcher must not end the workload at once: another one may take it up, and
+    without one it ends itself. It is not restarted, except where a Spot slice loses a host. A finished one stays for
+    `cluster.ttl_s` seconds.
     """
     spec = _spec(order, cluster, tpu)
     spec.ttl_seconds_after_finished = cluster.ttl_s

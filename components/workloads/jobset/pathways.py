@@ -34,7 +34,7 @@ from components.workloads.jobset.models import (
 from components.workloads.workload import Order, Tpu
 
 _PROXY_PORT, _MANAGER_PORT, _WORKER_PORT = 29000, 29001, 29005
-# a worker host may fail four times over, as when it comes up before the resource manager answers, and not for ever
+# cluster-toolkit's bound up to v1.96; its later one of 4000 burns chips on an error that stays
 _RETRIES_PER_HOST = 4
 # the label with the DNS name of the head
 _HEAD = "jobset.sigs.k8s.io/coordinator"
