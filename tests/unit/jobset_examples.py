@@ -22,7 +22,7 @@ def order(needs: Cpu | Tpu, **workload: Any) -> Order:
         "command": ("python", "-m", "train_rl", "--out", "@out@", 'additional={"a": "$(HOME)"}'),
         "env": {"REWARDS": '{"exact_answer": 1.0}'},
         "inputs": (Input(name="model", uri="gs://bucket/models/m", only=("*.json",)),),
-        "outputs": (Output(name="out", uri="gs://bucket/runs/r/train", live=True),),
+        "outputs": (Output(name="out", uri="gs://bucket/runs/r/train"),),
         **workload,
     }
     work = Workload(needs=needs, **fields)
