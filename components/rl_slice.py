@@ -329,7 +329,7 @@ def _may_be_box(count: int, slice_: Slice) -> bool:
     """
     cores = slice_.devices // slice_.chips
     if count % cores:
-        return cores == 2 and count == 1
+        return count == 1
     sides = [int(side) for side in slice_.topology.split("x")]
     host = [min(2, side) for side in sides[:2]] + [1] * (len(sides) - 2) if slice_.hosts > 1 else sides
     hosts = [side // own for side, own in zip(sides, host, strict=True)]
@@ -427,12 +427,16 @@ _CHECKS: tuple[tuple[_Check, ...], ...] = (
 
 
 def _cure(case: _Case, check: _Check, fault: _Fault) -> str:
-    """The smallest change of the fault's keys, one or two of them, that mends it and breaks nothing else."""
-    sound = [other for checks in _CHECKS for other in checks if not other(case)]
-    for changes in _changes(case, fault.keys):
-        changed = case.with_(changes)
-        if not check(changed) and not any(other(changed) for other in sound):
-            return "set " + " and ".join(f"{_shown(key)} to {value}" for key, value in changes.items())
+    """The smallest change of the fault's keys, one or two of them, after which all is well; else one that mends this
+    fault and breaks nothing.
+    """
+    every = [each for checks in _CHECKS for each in checks]
+    sound = [each for each in every if each is check or not each(case)]
+    for needed in (every, sound):
+        for changes in _changes(case, fault.keys):
+            changed = case.with_(changes)
+            if not any(each(changed) for each in needed):
+                return "set " + " and ".join(f"{_shown(key)} to {value}" for key, value in changes.items())
     return "change " + " or ".join(_shown(key) for key in fault.keys)
 
 

@@ -115,7 +115,7 @@ class Slice(BaseModel):
 
 
 _WRITTEN = re.compile(
-    r"(?P<generation>[a-z0-9]+)(?:-(?P<size>[1-9][0-9]{0,6})|:(?P<topology>[^/]{1,20}))(?:/(?P<host>[0-9]+)t)?"
+    r"(?P<generation>[a-z0-9]+)(?:-(?P<size>[1-9][0-9]{0,6})|:(?P<topology>[^/]{1,20}))(?:/(?P<host>[0-9]{1,3})t)?"
 )
 
 
