@@ -129,7 +129,7 @@ def run(
 
     from pipelines.launch import fresh, resumed
 
-    if detach:
+    if detach and preset:
         overrides = (*overrides, "cluster.detached=true")
     if resume:
         the_run = resumed(resume, preset, overrides, store)

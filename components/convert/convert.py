@@ -7,44 +7,38 @@ moves there last, or in Cloud Storage writes the manifest last, so a killed one 
 
 from __future__ import annotations
 
+import functools
 import importlib.metadata
 
-from components import manifest, maxtext_args, record, storage
-from components.errors import UserError
+from components import lock, manifest, maxtext_args, record, storage
 from components.plan import Plan
 from components.progress import say
 from components.record import ArtifactRecord
 from components.stage import StageResult
 from components.workloads import engine, machines
-from components.workloads.workload import Input, Workload
+from components.workloads.workload import Input, Output, Workload
 
 
 def convert(plan: Plan, model: ArtifactRecord) -> StageResult:
     """Returns the record `checkpoint`: the base weights in MaxText's format."""
     record.expect(model, "hf-model")
-    problem = _damage(plan.converted_dir)
-    if problem is None:
-        return StageResult(records={"checkpoint": record.read(plan.converted_dir)}, note="already converted")
-    say("convert", f"converting {plan.config.model.name}" + (f" ({problem})" if problem else ""))
-    if problem:
-        storage.delete_tree(plan.converted_dir)
-    try:
+    if there := _whole(plan.converted_dir):
+        return StageResult(records={"checkpoint": there}, note="already converted")
+    with lock.held(plan.converted_dir, functools.partial(say, "convert")):
+        if there := _whole(plan.converted_dir):
+            return StageResult(records={"checkpoint": there}, note="converted by another run")
         return StageResult(records={"checkpoint": _convert(plan, model)}, note="converted")
-    except UserError:
-        # another run of the same identity was faster, and its conversion is as good as ours
-        if _damage(plan.converted_dir) is None:
-            return StageResult(records={"checkpoint": record.read(plan.converted_dir)}, note="converted by another run")
-        raise
 
 
 def workload(plan: Plan, model: ArtifactRecord, output: str) -> Workload:
     """The conversion of `model` to a checkpoint below `output`."""
-    arguments = maxtext_args.to_maxtext(plan.config, hf_model="@model@", output=output)
+    arguments = maxtext_args.to_maxtext(plan.config, hf_model="@model@", output="@checkpoint@")
     return Workload(
         stage="convert",
         run_id=plan.run_id,
         command=maxtext_args.command(maxtext_args.TO_MAXTEXT, arguments),
         inputs=(Input(name="model", uri=model.data_uri),),
+        outputs=(Output(name="checkpoint", uri=output, how="direct"),),
         needs=machines.converter(plan.config, plan.config.convert),
         image="converter",
         deadline_s=plan.config.convert.deadline_s,
@@ -52,6 +46,9 @@ def workload(plan: Plan, model: ArtifactRecord, output: str) -> Workload:
 
 
 def _convert(plan: Plan, model: ArtifactRecord) -> ArtifactRecord:
+    say("convert", f"converting {plan.config.model.name}")
+    if storage.is_local(plan.converted_dir):
+        storage.delete_tree(plan.converted_dir)  # damaged, or it would have been used
     made = _record(plan, model)
     with manifest.published(plan.converted_dir) as output:
         engine.run(plan, workload(plan, model, output))
@@ -59,13 +56,15 @@ def _convert(plan: Plan, model: ArtifactRecord) -> ArtifactRecord:
     return made
 
 
-def _damage(directory: str) -> str | None:
-    """None when the converted weights are there and whole; an empty string when absent; else what is wrong with them."""
+def _whole(directory: str) -> ArtifactRecord | None:
+    """The record of converted weights that are there and whole; says so when they are there and damaged."""
     try:
         manifest.check(directory)
     except manifest.IncompleteError as error:
-        return "" if error.problem == "missing" and not storage.exists(directory) else str(error)
-    return None
+        if storage.exists(directory):
+            say("convert", f"converting anew: {error}")
+        return None
+    return record.read(directory)
 
 
 def _record(plan: Plan, model: ArtifactRecord) -> ArtifactRecord:

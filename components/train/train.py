@@ -72,7 +72,7 @@ def workload(
             "POSTTRAIN_OPTIMIZER": train.optimizer,
         },
         inputs=maxtext_args.training_inputs(model, dataset, plan.reward_file),
-        outputs=(Output(name="rollouts", uri=storage.join(here, "rollouts"), live=True),),
+        outputs=(Output(name="rollouts", uri=storage.join(here, "rollouts"), how="live"),),
         needs=machines.accelerator(plan.config),
         marker=maxtext_args.FINISHED,
         deadline_s=train.deadline_s,

@@ -63,13 +63,17 @@ def _resolved(text: str, paths: dict[str, str]) -> str:
 
 
 @contextlib.contextmanager
-def _stored(output: Output, target: Path) -> Iterator[Path]:
+def _stored(output: Output, target: Path) -> Iterator[Path | str]:
+    if output.how == "direct":
+        storage.delete_tree(output.uri)
+        yield output.uri
+        return
     if storage.is_local(output.uri):
         Path(output.uri).mkdir(parents=True, exist_ok=True)
         yield Path(output.uri)
         return
     target.mkdir(parents=True)
-    if output.live:
+    if output.how == "live":
         with Mirror(target, output.uri):
             yield target
     else:

@@ -33,13 +33,14 @@ class Input(_Part):
 class Output(_Part):
     """A folder that the command writes as `@name@`.
 
-    `live`: stored while the command runs too, so that a reader can follow and a kill loses little. Otherwise it is
-    stored once, after the command has succeeded, its manifest.json last.
+    `how` it gets to its place: `after` the command has succeeded, its manifest.json last; `live`, while it runs too, so
+    that a reader can follow and a kill loses little; `direct`, by the command itself, which can write to gs:// and
+    finds the folder empty.
     """
 
     name: str
     uri: str
-    live: bool = False
+    how: Literal["after", "live", "direct"] = "after"
 
 
 class Cpu(_Part):

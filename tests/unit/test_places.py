@@ -64,12 +64,24 @@ def test_an_input_that_is_not_there_is_one_line(place):
         ) else storage.read_text(f"{place}/no/such")
 
 
-@pytest.mark.parametrize(("live", "kept"), [(True, ["a.txt"]), (False, [])])
-def test_of_a_failed_workload_only_live_outputs_are_stored(gcs, live, kept):
+@pytest.mark.parametrize(("how", "kept"), [("live", ["a.txt"]), ("after", [])])
+def test_of_a_failed_workload_only_live_outputs_are_stored(gcs, how, kept):
     code = "open('@out@/a.txt', 'w').write('x'); raise SystemExit(3)"
     with pytest.raises(WorkloadError):
-        run(workload(code, outputs=(Output(name="out", uri=f"{gcs}/out", live=live),)), gcs)
+        run(workload(code, outputs=(Output(name="out", uri=f"{gcs}/out", how=how),)), gcs)
     assert [name for name, _ in storage.list_files(f"{gcs}/out")] == kept
+
+
+def test_who_writes_to_a_bucket_itself_finds_the_folder_empty(place):
+    storage.write_text(f"{place}/out/left-over.txt", "x")
+    code = """
+        import sys
+        sys.path.insert(0, '@components@/..')
+        from components import storage
+        storage.write_text('@out@/a.txt', 'x')
+    """
+    run(workload(code, outputs=(Output(name="out", uri=f"{place}/out", how="direct"),)), place)
+    assert [name for name, _ in storage.list_files(f"{place}/out")] == ["a.txt"]
 
 
 def carry_out(monkeypatch, place, work, silence_s=None):
