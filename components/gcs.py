@@ -16,6 +16,7 @@ from components.errors import UserError
 
 if TYPE_CHECKING:
     from google.cloud.storage import Blob, Bucket, Client
+    from google.cloud.storage.fileio import BlobReader
 
 SCHEME = "gs://"
 
@@ -64,6 +65,11 @@ def blobs(uri: str | os.PathLike[str], limit: int | None = None) -> Iterator[tup
     for found in where.client.list_blobs(where, prefix=prefix, max_results=limit):
         if not found.name.endswith("/"):  # an empty object that a console made to show a folder
             yield found.name.removeprefix(prefix), found
+
+
+def opened(uri: str | os.PathLike[str]) -> BlobReader:
+    """An object to read the beginning of: a read fetches 1 MiB, not all of it."""
+    return blob(uri).open("rb", chunk_size=1 << 20)
 
 
 @contextlib.contextmanager

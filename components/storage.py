@@ -171,7 +171,7 @@ def write_bytes(uri: Uri, data: bytes) -> None:
             written.write_bytes(data)
         return
     with gcs.errors("write", uri):
-        gcs.blob(uri).upload_from_string(data, content_type=_content_type(uri), checksum="crc32c")
+        gcs.blob(uri).upload_from_string(data, content_type=content_type(uri), checksum="crc32c")
 
 
 def write_text(uri: Uri, text: str) -> None:
@@ -206,7 +206,7 @@ def _store(source: Uri, destination: Uri, stop: threading.Event) -> None:
     target = gcs.blob(destination)
     if is_local(source):
         with user_errors("read", source), gcs.errors("write", destination):
-            transfer.upload(Path(source), target, _content_type(destination), stop)
+            transfer.upload(Path(source), target, content_type(destination), stop)
         return
     with gcs.errors("copy", source):
         token, _, _ = target.rewrite(gcs.blob(source))
@@ -256,7 +256,7 @@ def crc32c(uri: Uri) -> str:
     return transfer.encoded(checksum)
 
 
-def _content_type(uri: Uri) -> str:
+def content_type(uri: Uri) -> str:
     """The type with which a browser opens the object, by its name."""
     return mimetypes.guess_type(os.fspath(uri))[0] or "application/octet-stream"
 

@@ -10,14 +10,13 @@ Errors of the operating system and of the service pass through.
 from __future__ import annotations
 
 import base64
-import io
 import os
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from functools import partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from google.cloud.storage import Blob
@@ -55,30 +54,42 @@ def run[T](tasks: Iterable[Callable[[], T]], stop: threading.Event | None = None
 # -- to Cloud Storage -------------------------------------------------------------------------------------------------
 
 
+class Source(Protocol):
+    """What bytes are read from: a file or a stream."""
+
+    def read(self, size: int, /) -> bytes:
+        """Returns the next `size` bytes, fewer only at the end."""
+
+    def tell(self) -> int:
+        """How many bytes were read."""
+
+
 def upload(source: Path, target: Blob, content_type: str, stop: threading.Event) -> None:
-    """Stores a file as an object. Raises Stopped between two pieces once `stop` is set."""
-    with _Reading(source, stop) as file:
-        send(file, target, os.fstat(file.fileno()).st_size, content_type)
+    """Stores a file as an object, as `send` does."""
+    with source.open("rb") as file:
+        send(file, target, os.fstat(file.fileno()).st_size, content_type, stop)
 
 
-def send(source: IO[bytes], target: Blob, size: int, content_type: str) -> None:
-    """Stores the next `size` bytes of a stream as an object, which appears when the service has all of them.
+def send(source: Source, target: Blob, size: int, content_type: str, stop: threading.Event) -> None:
+    """Stores the `size` bytes of a stream as an object, which appears when the service has all of them.
 
-    When reading fails nothing appears. Raises DataCorruption when the service has got other bytes.
+    When reading fails nothing appears. Raises DataCorruption when the service has got other bytes, and Stopped between
+    two pieces once `stop` is set.
     """
     target.chunk_size = PIECE
-    target.upload_from_file(source, size=size, content_type=content_type, checksum="crc32c")
+    target.upload_from_file(_Stoppable(source, stop), size=size, content_type=content_type, checksum="crc32c")
 
 
-class _Reading(io.BufferedReader):
-    def __init__(self, path: Path, stop: threading.Event) -> None:
-        super().__init__(io.FileIO(path))
+class _Stoppable:
+    def __init__(self, source: Source, stop: threading.Event) -> None:
+        self.tell = source.tell
+        self._source = source
         self._stop = stop
 
-    def read(self, size: int | None = -1, /) -> bytes:
+    def read(self, size: int) -> bytes:
         if self._stop.is_set():
             raise Stopped
-        return super().read(size)
+        return self._source.read(size)
 
 
 # -- from Cloud Storage -----------------------------------------------------------------------------------------------

@@ -2,17 +2,20 @@
 
 An address is `hf://org/name` or `hf://datasets/org/name`, with `@revision` at its end or not. HF_ENDPOINT names another
 hub, HF_TOKEN is the token (no stored login is used), HF_HOME is where files are cached and an interrupted download goes
-on. What was cached is found without a network. Everything that the user can mend is a UserError of one line.
+on. What was cached is found without a network. A file can also be read as a stream that touches no disk; its bytes are
+then compared with the hash that the hub names. Everything that the user can mend is a UserError of one line.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from components.errors import UserError
 from components.storage import user_errors
@@ -21,6 +24,8 @@ if TYPE_CHECKING:
     from huggingface_hub import HfApi
 
 SCHEME = "hf://"
+_CHUNK = 1 << 20  # bytes
+_TRIES = 5  # connections in a row that bring nothing
 
 
 @dataclass(frozen=True)
@@ -35,6 +40,14 @@ class Repo:
     def uri(self) -> str:
         """The address without revision."""
         return f"{SCHEME}{'datasets/' if self.kind == 'dataset' else ''}{self.id}"
+
+
+class File(NamedTuple):
+    """A file at a commit: its size in bytes and the hash of its content, `sha256:...` (LFS) or `git:...`."""
+
+    name: str
+    size: int
+    digest: str
 
 
 def parse(source: str, kind: str, revision: str | None = None) -> Repo:
@@ -66,6 +79,19 @@ def list_files(repo: Repo, commit: str) -> list[str]:
         return sorted(_api().list_repo_files(repo.id, repo_type=repo.kind, revision=commit))
 
 
+def files(repo: Repo, commit: str) -> list[File]:
+    """Returns all files at a commit, by name."""
+    from huggingface_hub import RepoFile
+
+    with _hub_errors(repo):
+        entries = list(_api().list_repo_tree(repo.id, repo_type=repo.kind, revision=commit, recursive=True))
+    return sorted(
+        File(entry.path, entry.size, f"sha256:{entry.lfs.sha256}" if entry.lfs else f"git:{entry.blob_id}")
+        for entry in entries
+        if isinstance(entry, RepoFile)
+    )
+
+
 def fetch(repo: Repo, commit: str, patterns: Iterable[str], ignore: Iterable[str] = ()) -> Path:
     """Returns a folder of the cache that has the files of a commit which match `patterns` and none of `ignore`.
 
@@ -83,10 +109,84 @@ def fetch(repo: Repo, commit: str, patterns: Iterable[str], ignore: Iterable[str
     return Path(folder)
 
 
+class Stream:
+    """The bytes of a file at a commit. The last are handed out only when all of them have the hash that the hub names.
+
+    Where a connection breaks, the next one goes on.
+    """
+
+    def __init__(self, repo: Repo, commit: str, file: File) -> None:
+        self._chunks = _chunks(repo, commit, file)
+        self._ahead = b""
+        self._address = f"{repo.uri}/{file.name}"
+        self._size = file.size
+        self._position = 0
+        algorithm, self._expected = file.digest.split(":")
+        self._hash = hashlib.sha256() if algorithm == "sha256" else hashlib.sha1(usedforsecurity=False)
+        if algorithm == "git":  # https://git-scm.com/book/en/v2/Git-Internals-Git-Objects
+            self._hash.update(f"blob {file.size}\0".encode())
+
+    def read(self, size: int) -> bytes:
+        """Returns the next `size` bytes, fewer only at the end. Raises UserError when the file is not what it should be."""
+        wanted = min(size, self._size - self._position)
+        pieces, there = [self._ahead], len(self._ahead)
+        while there < wanted and (piece := next(self._chunks, b"")):
+            pieces.append(piece)
+            there += len(piece)
+        ahead = b"".join(pieces)
+        data, self._ahead = ahead[:wanted], ahead[wanted:]
+        self._hash.update(data)
+        self._position += len(data)
+        if self._position == self._size and self._hash.hexdigest() != self._expected:
+            raise UserError(f"{self._address} was damaged on the way: its hash is not the hub's. Try again.")
+        return data
+
+    def tell(self) -> int:
+        """How many bytes were read."""
+        return self._position
+
+
+@contextlib.contextmanager
+def opened(repo: Repo, commit: str, file: File) -> Iterator[Stream]:
+    """Yields the bytes of a file at a commit."""
+    with _hub_errors(repo):
+        yield Stream(repo, commit, file)
+
+
+def _chunks(repo: Repo, commit: str, file: File) -> Iterator[bytes]:
+    import httpx
+    from huggingface_hub import constants, hf_hub_url
+    from huggingface_hub.utils import build_hf_headers, hf_raise_for_status, http_stream_backoff
+
+    url = hf_hub_url(repo.id, file.name, repo_type=repo.kind, revision=commit, endpoint=_endpoint())
+    headers = {**build_hf_headers(token=_token()), "Accept-Encoding": "identity"}  # else ranges are of packed bytes
+    done, failures = 0, 0
+    while done < file.size:
+        headers["Range"] = f"bytes={done}-{file.size - 1}"
+        before = done
+        try:
+            with http_stream_backoff("GET", url, headers=headers, timeout=constants.HF_HUB_DOWNLOAD_TIMEOUT) as answer:
+                hf_raise_for_status(answer)
+                for chunk in answer.iter_bytes(_CHUNK):
+                    yield chunk
+                    done += len(chunk)
+                if done == before:
+                    raise httpx.RemoteProtocolError(f"{url} is shorter than {file.size} bytes")
+        except httpx.TransportError:
+            failures = failures + 1 if done == before else 1
+            if failures == _TRIES:
+                raise
+            time.sleep(failures - 1)
+
+
 def _api() -> HfApi:
     from huggingface_hub import HfApi
 
-    return HfApi(endpoint=_endpoint(), token=os.environ.get("HF_TOKEN") or False)
+    return HfApi(endpoint=_endpoint(), token=_token())
+
+
+def _token() -> str | bool:
+    return os.environ.get("HF_TOKEN") or False
 
 
 def _endpoint() -> str:

@@ -6,19 +6,24 @@ from components import manifest, record, storage
 from components.errors import UserError
 
 
-def already_there(destination: storage.Uri, wanted: record.ArtifactRecord) -> record.ArtifactRecord | None:
-    """Returns the record of what lies at `destination` when it is whole and is wanted, None when the place is free.
+def found(destination: storage.Uri, wanted: record.ArtifactRecord) -> record.ArtifactRecord | None:
+    """Returns the record of what lies at `destination` when it is whole and is wanted, else None. Changes nothing.
 
-    Two records are of the same bytes when `identity` in their extra is the same. A download that was broken off, or is
-    damaged, is removed. Raises UserError when something else lies there.
+    Two records are of the same bytes when `identity` in their extra is the same. Raises UserError when something else
+    lies there than this download, whole, damaged or broken off.
     """
-    found = {name for name, _ in storage.list_files(destination)}
-    if not found:
+    names = {name for name, _ in storage.list_files(destination)}
+    if not names:
         return None
-    ours = record.FILE_NAME in found and record.read(destination).extra.get("identity") == wanted.extra["identity"]
-    if not ours and (manifest.FILE_NAME in found or storage.is_local(destination)):  # locally a tree appears whole
+    ours = record.FILE_NAME in names and record.read(destination).extra.get("identity") == wanted.extra["identity"]
+    if not ours and (manifest.FILE_NAME in names or storage.is_local(destination)):  # locally a tree appears whole
         raise UserError(f"Something else lies at {destination}: choose another place, or remove it.")
-    if ours and manifest.is_complete(destination):
-        return record.read(destination)
-    storage.delete_tree(destination)
-    return None
+    return record.read(destination) if ours and manifest.is_complete(destination) else None
+
+
+def already_there(destination: storage.Uri, wanted: record.ArtifactRecord) -> record.ArtifactRecord | None:
+    """Returns what `found` does, and removes what is damaged or was broken off, so that the place is free."""
+    there = found(destination, wanted)
+    if not there:
+        storage.delete_tree(destination)
+    return there

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import hub_weights
 import numpy as np
 import pytest
 from hub_server import Hub
@@ -22,6 +24,13 @@ FILES = {
     "tokenizer_config.json": b'{"chat_template": "{{ messages }}"}',
     "model.safetensors": save({"a": np.ones((8, 8), np.float32)}),
 }
+
+
+@pytest.fixture
+def hub(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> Iterator[hub_weights.WeightsHub]:
+    with hub_weights.serve(hub) as served:
+        monkeypatch.setenv("HF_ENDPOINT", served.url)
+        yield served
 
 
 def write_model(folder: Path, files: dict[str, bytes]) -> Path:
