@@ -14,7 +14,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -78,7 +78,9 @@ class TrainConfig(Section):
     checkpoints_kept: int = Field(3, ge=1)
     rewards: dict[str, float] = Field({"exact_answer": 1.0, "has_format": 0.1}, description="reward function: weight")
     reward_file: str | None = Field(None, description="a Python file with reward functions of your own")
-    deadline_s: int = Field(24 * 3600, ge=60, description="seconds after which the training is ended")
+    deadline_s: int = Field(
+        24 * 3600, ge=60, description="seconds after which the training is ended, waiting for the slice included"
+    )
 
     @model_validator(mode="after")
     def _divisible(self) -> TrainConfig:
@@ -128,6 +130,11 @@ class ConvertConfig(Section):
     deadline_s: int = Field(4 * 3600, ge=60)
 
 
+_OBJECT = r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$"  # a name of a Kubernetes object
+_LABEL = r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$"  # a value of a Kubernetes label
+type _Label = Annotated[str, Field(pattern=_LABEL)]
+
+
 class TpuConfig(Section):
     """The TPU slices that train and evaluate."""
 
@@ -135,7 +142,9 @@ class TpuConfig(Section):
     slices: int = Field(1, ge=1, description="how many of them")
     pathways: bool = Field(True, description="one head process drives all hosts; false runs the command on every host")
     capacity: Literal["on-demand", "reservation", "spot"] = Field("on-demand", description="how the slice is paid for")
-    reservation: str | None = Field(None, description="name of the reservation, where capacity is reservation")
+    reservation: str | None = Field(
+        None, pattern=_LABEL, description="name of the reservation, where capacity is reservation"
+    )
     pools: list[str] = Field(
         [], description="node pools that may be used, one or more per slice; empty is any that fits"
     )
@@ -164,10 +173,14 @@ class ClusterConfig(Section):
     )
     context: str | None = Field(None, description="context of the kubeconfig; None is its current one")
     namespace: str = Field("default", pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")
-    queue: str | None = Field(None, description="Kueue's LocalQueue; None is no queue")
-    priority: str | None = Field(None, description="a PriorityClass")
-    service_account: str | None = Field(None, description="Kubernetes service account of the workload's pods")
-    cpu_pool: str | None = Field("cpu-np", description="node pool of Pathways heads and of CPU machines; None is any")
+    queue: str | None = Field(None, pattern=_LABEL, description="Kueue's LocalQueue; None is no queue")
+    priority: str | None = Field(None, pattern=_OBJECT, description="a PriorityClass")
+    service_account: str | None = Field(
+        None, pattern=_OBJECT, description="Kubernetes service account of the workload's pods"
+    )
+    cpu_pool: str | None = Field(
+        "cpu-np", pattern=_LABEL, description="node pool of Pathways heads and of CPU machines; None is any"
+    )
     cpu_cores: float = Field(2, gt=0, description="cores of a CPU machine")
     cpu_memory_gb: float = Field(4, gt=0, description="memory of a CPU machine that trains or evaluates")
     hf_secret: str | None = Field(
@@ -183,6 +196,14 @@ class ClusterConfig(Section):
     detached: bool = Field(False, description="no silence bound: the workload goes on without its launcher")
     poll_s: float = Field(15, gt=0, description="seconds between two looks at the cluster where nothing is heard")
     ttl_s: int = Field(24 * 3600, ge=600, description="how long a finished JobSet stays to be looked at")
+
+    @model_validator(mode="after")
+    def _no_secret(self) -> ClusterConfig:
+        if named := [name for name in self.env if name.endswith(("_TOKEN", "_KEY", "_SECRET", "PASSWORD"))]:
+            raise ValueError(
+                f"cluster.env.{named[0]} would stand in manifests and logs: name a Kubernetes Secret in cluster.hf_secret"
+            )
+        return self
 
 
 class Config(Section):

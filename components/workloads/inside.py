@@ -18,15 +18,16 @@ from components import storage
 from components.errors import UserError, WorkloadError
 from components.progress import duration
 from components.workloads import process
+from components.workloads.names import SLICE_VARIABLE
 from components.workloads.workload import HEARTBEAT, LOG, ORDER_VARIABLE, OUTCOME, Order, PodOutcome, Tpu
 
 
 def main() -> int:
     """Returns the exit code: 0, 1 for a workload that failed, 2 for a mistake of the user."""
     order = Order.model_validate_json(os.environ[ORDER_VARIABLE])
-    host = int(os.environ.get("JOB_COMPLETION_INDEX", "0"))
-    if host > 0:
-        return _follow(order, host)
+    slice_, host = (os.environ.get(name, "0") for name in (SLICE_VARIABLE, "JOB_COMPLETION_INDEX"))
+    if (slice_, host) != ("0", "0"):
+        return _follow(order, f"slice {slice_}, host {host}")
     started = time.monotonic()
     outcome, code = _carry_out(order, started)
     if outcome.reason:
@@ -53,18 +54,18 @@ def _carry_out(order: Order, started: float) -> tuple[PodOutcome, int]:
     return outcome(), 0
 
 
-def _follow(order: Order, host: int) -> int:
+def _follow(order: Order, host: str) -> int:
     """What a host other than the first does: the command, if every host runs it; the outputs are the first host's."""
     needs = order.workload.needs
     if not isinstance(needs, Tpu) or needs.one_host:
-        print(f"host {host}: idle, the first host works", flush=True)
+        print(f"{host}: idle, the first host works", flush=True)
         return 0
     workload = order.workload.model_copy(update={"outputs": (), "marker": None})
     with tempfile.TemporaryDirectory() as scratch:
         try:
             process.run(workload, os.path.join(scratch, LOG), _say, stop=_Silence(order).reason)  # noqa: PTH118
         except (WorkloadError, UserError) as error:
-            print(f"host {host}: {error}", flush=True)
+            print(f"{host}: {error}", flush=True)
             return 1
     return 0
 
