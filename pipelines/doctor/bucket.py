@@ -42,7 +42,7 @@ _DUAL = {
     "EUR4": ("europe-north1", "europe-west4"),
     "ASIA1": ("asia-northeast1", "asia-northeast2"),
 }
-_MULTI = {"US": ("us-",), "EU": ("europe-",), "ASIA": ("asia-",)}
+_MULTI = {"US": "us-", "EU": "europe-", "ASIA": "asia-"}
 
 
 def permissions(case: Case) -> Iterator[Result]:
@@ -57,9 +57,9 @@ def _permissions(name: str) -> Result:
     from google.api_core import exceptions
 
     place = f"gs://{name}"
-    bucket = gcs.bucket(place)
     try:
         with gcs.errors("use", place):
+            bucket = gcs.bucket(place)
             try:
                 granted = bucket.test_iam_permissions(list(PERMISSIONS))
             except exceptions.NotFound:
@@ -85,12 +85,12 @@ def region(case: Case) -> Iterator[Result]:
     if storage.is_local(case.store):
         return
     place, here = f"gs://{_name(case)}", _region_of_cluster(case)
-    bucket = gcs.bucket(place)
     with gcs.errors("locate", place):
+        bucket = gcs.bucket(place)
         bucket.reload()
     if here is None:
         yield unknown(f"{place} is in {bucket.location}; where the cluster is, is not known", "--set cluster.gke=...")
-    elif here.startswith(_regions(bucket)):
+    elif _is_in(here, bucket):
         yield ok(f"{place} is in {bucket.location}, the cluster in {here}")
     else:
         yield warning(
@@ -131,11 +131,13 @@ def _region_of_cluster(case: Case) -> str | None:
     return str(nodes[0]["metadata"]["labels"][_REGION]) if nodes else None
 
 
-def _regions(bucket: Bucket) -> tuple[str, ...]:
-    """Beginnings of the names of the regions that a bucket lies in."""
+def _is_in(region: str, bucket: Bucket) -> bool:
+    """Whether a bucket keeps its bytes in a region, or in the part of the world around it."""
     location = bucket.location
-    chosen = tuple(region.lower() for region in bucket.data_locations or ())
-    return chosen or _DUAL.get(location) or _MULTI.get(location) or (location.lower(),)
+    chosen = [place.lower() for place in bucket.data_locations or ()] or _DUAL.get(location, ())
+    if chosen:
+        return region in chosen
+    return region == location.lower() or region.startswith(_MULTI.get(location, "nowhere"))
 
 
 def _grant(bucket: str, member: str) -> str:

@@ -16,6 +16,7 @@ ANYWHERE: Mapping[str, Look] = {
 # Of one whose workloads are pods, without asking the cluster.
 PODS: Mapping[str, Look] = {
     "slice": slices.divided,
+    "hbm": slices.holds_weights,
     "machines": machines.large_enough,
     "images": cluster.images,
     "bucket": bucket.permissions,

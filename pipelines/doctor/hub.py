@@ -14,6 +14,7 @@ from components.sources import hub
 from pipelines.doctor.case import Case
 from pipelines.doctor.finding import Result, failure, ok, unknown
 
+_TIMEOUT_S = 10.0
 # parameters of the presets' models, as their names and model cards have them
 _PARAMETERS = {"gemma4-26b": 26e9, "qwen3-30b-a3b": 30.5e9}
 
@@ -82,7 +83,7 @@ def parameters(config: Config) -> float | None:
         return None
     repo = hub.parse(config.model.source, "model", config.model.revision)
     try:
-        info = hub._api().model_info(repo.id, revision=repo.revision, expand=["safetensors"])
+        info = hub._api().model_info(repo.id, revision=repo.revision, expand=["safetensors"], timeout=_TIMEOUT_S)
     except (httpx.HTTPError, errors.HfHubHTTPError, errors.OfflineModeIsEnabled):
         return _PARAMETERS.get(config.model.name)
     return info.safetensors.total if info.safetensors else _PARAMETERS.get(config.model.name)

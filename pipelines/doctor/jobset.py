@@ -39,7 +39,7 @@ def accepted(case: Case) -> Iterator[Result]:
         try:
             case.ask(path, dict(manifest), dryRun="All", fieldValidation="Strict")
         except api.Refused as refusal:
-            yield _refused(manifest["metadata"]["name"], refusal)
+            yield _refused(case, manifest["metadata"]["name"], refusal)
             return
         except api.Unreachable as error:  # the server itself answers: it is a webhook that does not
             yield failure(f"no dry run: {error}")
@@ -47,7 +47,7 @@ def accepted(case: Case) -> Iterator[Result]:
     yield ok(f"{len(case.objects)} {case.config.engine} objects pass a dry run (schema, webhooks, quotas)")
 
 
-def _refused(name: str, refusal: api.Refused) -> Result:
+def _refused(case: Case, name: str, refusal: api.Refused) -> Result:
     if refusal.status == 403 and "cannot create" in str(refusal):
-        return unknown(f"no dry run: {refusal}", grant())
+        return unknown(f"no dry run: {refusal}", grant(case.namespace))
     return failure(f"{name}: {refusal}")

@@ -130,14 +130,14 @@ def _slices(case: Case, group: Group, nodes: Sequence[Node]) -> Iterator[Result]
     usable = Counter(node.pool for node in nodes if node.obstacle is None)
     whole = {pool: count // group.pods for pool, count in usable.items() if count >= group.pods}
     has = sum(whole.values()) if group.pods == 1 else len(whole)
-    what = f"slices of {group.pods} hosts ({_labels(group)})"
+    hosts = f"of {group.pods} hosts ({_labels(group)})"
     if has < group.sets:
         yield failure(
-            f"{group.of} needs {group.sets} {what} and the cluster has {has}: {_state(nodes)}",
+            f"{group.of} needs {_slices_in_words(group.sets)} {hosts}, the cluster has {has}: {_state(nodes)}",
             _cure(nodes) or pools.make(case, group, beside=True),
         )
         return
-    yield ok(f"{group.of}: {has} {what}, in {', '.join(sorted(whole))}")
+    yield ok(f"{group.of}: {_slices_in_words(has)} {hosts}, in {', '.join(sorted(whole))}")
     spot = sorted({node.pool for node in nodes if node.labels.get(SPOT) == "true"})
     if case.config.tpu and case.config.tpu.capacity != "spot" and spot:
         yield warning(
@@ -178,6 +178,10 @@ def _absent(case: Case, group: Group) -> Result:
             f"{missing}; the cluster adds node pools by itself, as far as its limits and your quota go", cure
         )
     return failure(f"{missing}, and no node pool would grow to have them", cure)
+
+
+def _slices_in_words(count: int) -> str:
+    return f"{count} slice{'' if count == 1 else 's'}"
 
 
 def _labels(group: Group) -> str:

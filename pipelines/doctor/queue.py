@@ -118,7 +118,8 @@ def _problem(
         together |= quotas
     total = sum((group.total[resource] for group in asking), Decimal())
     if (has := sum(together.values(), Decimal())) < total:
-        return f"has {pods.written(resource, has)}, and all of {asking[0].of.split('/')[0]} asks for {pods.written(resource, total)}"
+        whole = asking[0].of.split("/")[0]
+        return f"has {pods.written(resource, has)}, and all of {whole} asks for {pods.written(resource, total)}"
     return None
 
 

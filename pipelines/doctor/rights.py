@@ -7,7 +7,7 @@ looks at beyond that is optional: a check that is not permitted says so, and the
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
@@ -25,16 +25,22 @@ class Right(NamedTuple):
     name: str = ""
 
 
+_EVERYTHING = ("create", "get", "list", "watch", "delete")
+# to start, find again, follow and remove what an engine makes
+ENGINES: Mapping[str, tuple[Right, ...]] = {
+    "jobset": (Right("jobset.x-k8s.io", "jobsets", _EVERYTHING),),
+    "rayjob": (
+        Right("ray.io", "rayjobs", _EVERYTHING),
+        Right("ray.io", "rayclusters", _EVERYTHING),
+        Right("resource.k8s.io", "resourceclaimtemplates", ("create", "get", "delete")),
+    ),
+}
+# to see how far it is, what it prints, and why it does not start
 PODS = (
+    Right("batch", "jobs", ("get", "list", "watch")),
     Right("", "pods", ("get", "list", "watch")),
     Right("", "pods/log", ("get",)),
     Right("", "events", ("list",)),
-    Right("batch", "jobs", ("get", "list", "watch")),
-)
-JOBSETS = (Right("jobset.x-k8s.io", "jobsets", ("create", "get", "list", "watch", "delete")),)
-RAYJOBS = (
-    Right("ray.io", "rayjobs", ("create", "get", "list", "watch", "delete")),
-    Right("ray.io", "rayclusters", ("create", "get", "list", "watch", "delete")),
 )
 QUEUES = (
     Right("kueue.x-k8s.io", "workloads", ("get", "list", "watch")),
@@ -47,7 +53,7 @@ def needed(config: Config) -> tuple[Right, ...]:
     cluster = config.cluster
     queue = QUEUES if cluster.queue else ()
     secret = (Right("", "secrets", ("get",), cluster.hf_secret.split("/")[0]),) if cluster.hf_secret else ()
-    return (*JOBSETS, *PODS, *queue, *secret)
+    return (*ENGINES[config.engine], *PODS, *queue, *secret)
 
 
 def allowed(case: Case) -> Iterator[Result]:
@@ -62,15 +68,15 @@ def allowed(case: Case) -> Iterator[Result]:
             refused.setdefault(right, []).append(verb)
     for right, verbs in refused.items():
         what = ".".join(filter(None, (right.resource, right.group))) + (f" '{right.name}'" if right.name else "")
-        yield failure(f"not allowed in namespace {case.namespace}: {', '.join(verbs)} {what}", grant())
+        yield failure(f"not allowed in namespace {case.namespace}: {', '.join(verbs)} {what}", grant(case.namespace))
     if not refused:
         yield ok(f"all {len(asked)} verbs that the launcher needs are allowed in namespace {case.namespace}")
 
 
-def grant() -> str:
+def grant(namespace: str) -> str:
     """The command by which someone who may grant them grants the rights."""
     path = str(PRESETS / "cluster" / "rbac.yaml")
-    return f"kubectl apply -f {min(path, os.path.relpath(path), key=len)}, after setting its namespace and subjects"
+    return f"sed 's/NAMESPACE/{namespace}/' {min(path, os.path.relpath(path), key=len)} | kubectl apply -f -"
 
 
 def _may(case: Case, right: Right, verb: str) -> bool:

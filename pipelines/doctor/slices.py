@@ -3,37 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
-
-import yaml
 
 from components import maxtext_args, rl_slice, tpu
-from components.config import Config
 from pipelines.doctor import hub
 from pipelines.doctor.case import Case
 from pipelines.doctor.finding import Result, failure, ok, warning
 
 
 def divided(case: Case) -> Iterator[Result]:
-    """Devices, batch and model can be divided as the settings say, and hold the weights."""
-    config = case.config
-    if config.tpu is None:
+    """Devices, batch and model can be divided as the settings say."""
+    if case.config.tpu is None:
         return
-    settings, slice_ = _sent(config), tpu.parse(config.tpu.slice)
-    problems = rl_slice.problems(settings, slice_, config.tpu.slices)
+    asked = maxtext_args.settings(case.config), tpu.parse(case.config.tpu.slice), case.config.tpu.slices
+    problems = rl_slice.problems(*asked)
     yield from (failure(problem) for problem in problems)
-    if problems:
-        return
-    yield ok("; ".join(rl_slice.devices(settings, slice_, config.tpu.slices).lines()))
-    if (count := hub.parameters(config)) is None:
-        return
-    memory = rl_slice.memory(settings, slice_, config.tpu.slices, parameters=count, optimizer=config.train.optimizer)
-    *figures, last = memory.lines()
-    if not memory.fits:
-        yield warning("; ".join(figures), last)
+    if not problems:
+        yield ok("; ".join(rl_slice.devices(*asked).lines()))
 
 
-def _sent(config: Config) -> dict[str, Any]:
-    """MaxText's settings as the trainer's command line has them."""
-    arguments = maxtext_args.train_rl(config, run_name="", output="", parameters="")[1:]
-    return {key: yaml.safe_load(value) for key, _, value in (argument.partition("=") for argument in arguments)}
+def holds_weights(case: Case) -> Iterator[Result]:
+    """The devices have memory for the weights and what training keeps beside them, as far as that can be estimated."""
+    if case.config.tpu is None or (count := hub.parameters(case.config)) is None:
+        return
+    asked = maxtext_args.settings(case.config), tpu.parse(case.config.tpu.slice), case.config.tpu.slices
+    memory = rl_slice.memory(*asked, parameters=count, optimizer=case.config.train.optimizer)
+    trainer, sampler, *cure = memory.lines()
+    yield warning(f"{trainer}; {sampler}", cure[0]) if cure else ok(f"{trainer}; {sampler}")

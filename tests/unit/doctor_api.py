@@ -190,10 +190,19 @@ def preset(*settings: str, name: str = "gemma4-26b-v6e-32") -> config.Config:
 
 
 def look(
-    played: Cluster, check: str, *settings: str, store: str = "gs://no-bucket/posttrain", describe: Any = None
+    played: Cluster,
+    check: str,
+    *settings: str,
+    name: str = "gemma4-26b-v6e-32",
+    store: str = "gs://no-bucket/posttrain",
+    output: str | None = None,
+    describe: Any = None,
+    objects: tuple[dict[str, Any], ...] = (),
 ) -> list[doctor.Finding]:
-    """What one check finds; `describe` stands for Google's API."""
-    case = Case(preset(*settings), store, None, played.connect, describe or _no_gke)
+    """What one check finds; `describe` stands for Google's API, `objects` for what the run would create."""
+    case = Case(preset(*settings, name=name), store, output, played.connect, describe or _no_gke)
+    if objects:
+        case.__dict__["objects"] = objects
     looks = {**checks.of("jobset"), **checks.ENGINES["rayjob"]}
     return list(run.findings(check, looks[check], case))
 

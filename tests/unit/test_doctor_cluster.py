@@ -6,12 +6,15 @@ from collections.abc import Iterator
 
 import doctor_api
 import pytest
+import yaml
 from doctor_api import NAMESPACE, SECRET, Cluster, look, only
 
+from components.config import PRESETS
 from components.errors import UserError
 from pipelines.doctor import rights
 from pipelines.doctor.gke import Gke
 
+RBAC = PRESETS / "cluster" / "rbac.yaml"
 SENTINEL = "aGZfU0VOVElORUw="  # what the played Secret holds
 
 
@@ -92,7 +95,7 @@ def test_a_verb_that_is_denied_is_named_whichever_it_is(cluster, verb, resource)
     found = only(look(cluster, "rights", "cluster.queue=team"))
     assert found.status == "failure"
     assert f"in namespace default: {verb} {resource}" in found.text
-    assert found.cure.startswith("kubectl apply -f configs/cluster/rbac.yaml")
+    assert found.cure == "sed 's/NAMESPACE/default/' configs/cluster/rbac.yaml | kubectl apply -f -"
 
 
 def test_verbs_that_are_denied_are_told_by_resource(cluster):
@@ -102,6 +105,21 @@ def test_verbs_that_are_denied_are_told_by_resource(cluster):
         "not allowed in namespace team-a: create, delete jobsets.jobset.x-k8s.io",
         "not allowed in namespace team-a: get secrets 'hf-secret'",
     ]
+
+
+def test_the_shipped_role_grants_what_is_asked_for_and_no_more():
+    role = next(d for d in yaml.safe_load_all(RBAC.read_text()) if d["kind"] == "Role")
+    granted = {
+        (group, resource, verb, name)
+        for rule in role["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+        for name in rule.get("resourceNames", [""])
+    }
+    settings = doctor_api.preset("cluster.queue=team")
+    both = {*rights.needed(settings), *rights.ENGINES["rayjob"]}
+    assert granted == {(r.group, r.resource, verb, r.name) for r in both for verb in r.verbs}
 
 
 def test_rights_on_queues_and_secrets_are_asked_only_where_they_are_used():

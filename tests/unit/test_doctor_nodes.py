@@ -41,7 +41,7 @@ def change(cluster, pool, **what):
 def test_every_sort_of_pod_finds_its_nodes(cluster):
     found = look(cluster, "nodes")
     assert [f.status for f in found] == ["ok"] * 4, found
-    assert "1 slices of 8 hosts (gke-tpu-accelerator=tpu-v6e-slice, gke-tpu-topology=4x8), in slice-0" in found[2].text
+    assert "1 slice of 8 hosts (gke-tpu-accelerator=tpu-v6e-slice, gke-tpu-topology=4x8), in slice-0" in found[2].text
     assert "2 nodes with 26 CPU, 150.3 GB of memory, in cpu-np" in found[1].text
 
 
@@ -56,7 +56,7 @@ def test_a_pool_with_too_few_nodes_is_no_slice(cluster):
     del cluster.objects["/api/v1/nodes/slice-0-7"]
     (found,) = of(look(cluster, "nodes"), "worker")
     assert found.status == "failure"
-    assert "needs 1 slices of 8 hosts" in found.text and "the cluster has 0: slice-0 has 7" in found.text
+    assert "needs 1 slice of 8 hosts" in found.text and "the cluster has 0: slice-0 has 7" in found.text
     assert "--machine-type=ct6e-standard-4t --tpu-topology=4x8 --num-nodes=8" in found.cure
 
 

@@ -70,17 +70,6 @@ def test_a_queue_may_borrow_from_its_cohort_up_to_a_limit(cluster, cohort):
     assert "has 8 chips" in only(look(cluster, "queue", QUEUE)).text
 
 
-def test_pods_of_one_object_share_a_quota(cluster):
-    """Head and workers of a workload are admitted together, each in a flavor of its own."""
-    cluster.add_kueue(ENOUGH)
-    groups = cluster.objects[SHARED]["spec"]["resourceGroups"]
-    groups[0]["flavors"] = [{"name": "small", "resources": [{"name": n, "nominalQuota": q} for n, q in q.items()]}
-                            for q in (ENOUGH,)]  # fmt: skip
-    assert only(look(cluster, "queue", QUEUE)).status == "ok"
-    groups[0]["flavors"][0]["resources"][1]["nominalQuota"] = 20
-    assert "has 20 CPU" in only(look(cluster, "queue", QUEUE)).text
-
-
 def test_a_queue_that_does_not_exist_is_a_failure_with_those_that_do(cluster):
     cluster.add_kueue(ENOUGH)
     found = only(look(cluster, "queue", "cluster.queue=taem"))
