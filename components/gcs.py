@@ -88,7 +88,8 @@ def errors(action: str, uri: str | os.PathLike[str]) -> Iterator[None]:
     place = os.fspath(uri)
     bucket_name = place.removeprefix(SCHEME).partition("/")[0]
     try:
-        yield
+        with _last_failure():
+            yield
     except api.NotFound as error:
         raise UserError(f"Cannot {action} {place}: it, or the bucket {bucket_name}, does not exist.") from error
     except (api.Forbidden, api.Unauthorized) as error:
@@ -110,3 +111,19 @@ def errors(action: str, uri: str | os.PathLike[str]) -> Iterator[None]:
         raise UserError(f"The Google credentials to {action} {place} are no longer valid: {cure}.") from error
     except (api.RetryError, auth.TransportError, requests.RequestException) as error:
         raise UserError(f"Cannot reach Cloud Storage to {action} {place}: check the network.") from error
+
+
+@contextlib.contextmanager
+def _last_failure() -> Iterator[None]:
+    """Raises, in place of the client's word that it has given up, what the service answered last, if it did."""
+    from google.api_core import exceptions as api
+    from google.cloud.storage.exceptions import InvalidResponse
+
+    try:
+        yield
+    except api.RetryError as error:
+        if isinstance(error.cause, InvalidResponse):  # of an upload or a download
+            raise api.from_http_status(error.cause.response.status_code, str(error.cause)) from error
+        if isinstance(error.cause, api.GoogleAPICallError):
+            raise error.cause from error
+        raise

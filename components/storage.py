@@ -386,8 +386,9 @@ def _discard_objects(uris: Iterable[str]) -> None:
     """Removes objects that may exist, silently and without patience: another error is on its way."""
     import requests  # type: ignore[import-untyped]
     from google.api_core.exceptions import GoogleAPIError
+    from google.auth.exceptions import GoogleAuthError
 
-    with contextlib.suppress(GoogleAPIError, requests.RequestException):
+    with contextlib.suppress(GoogleAPIError, GoogleAuthError, requests.RequestException):
         _delete((gcs.blob(uri) for uri in uris), retry=None, timeout=_PATIENCE_S)
 
 

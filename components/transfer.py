@@ -76,20 +76,33 @@ def send(source: Source, target: Blob, size: int, content_type: str, stop: threa
     When reading fails nothing appears. Raises DataCorruption when the service has got other bytes, and Stopped between
     two pieces once `stop` is set.
     """
+    from google.cloud.storage.exceptions import DataCorruption
+
     target.chunk_size = PIECE
-    target.upload_from_file(_Stoppable(source, stop), size=size, content_type=content_type, checksum="crc32c")
+    read = _Read(source, stop)
+    target.upload_from_file(read, size=size, content_type=content_type, checksum="crc32c")
+    if target.crc32c != encoded(read.checksum):  # the service compares too, but not every one that speaks its language
+        target.delete(if_generation_match=target.generation)
+        raise DataCorruption(None, f"{target.name} has the checksum {target.crc32c}, not {encoded(read.checksum)}")
 
 
-class _Stoppable:
+class _Read:
+    """A source with the CRC-32C of what was read, that ends once `stop` is set."""
+
     def __init__(self, source: Source, stop: threading.Event) -> None:
         self.tell = source.tell
+        self.checksum = 0
         self._source = source
         self._stop = stop
 
     def read(self, size: int) -> bytes:
+        import google_crc32c
+
         if self._stop.is_set():
             raise Stopped
-        return self._source.read(size)
+        data = self._source.read(size)
+        self.checksum = google_crc32c.extend(self.checksum, data)
+        return data
 
 
 # -- from Cloud Storage -----------------------------------------------------------------------------------------------

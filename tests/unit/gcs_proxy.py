@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import http.server
+import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -24,12 +25,13 @@ class Request:
 class Proxy:
     """What came through, and what to do with the answers.
 
-    `spoil` is asked for each request: None passes the answer on, a number answers with that status instead and does
-    not pass the request on, "lost" closes the connection after the server has done its work, "cut" closes it in the
-    middle of the answer, "flip" changes a bit of the answer's last byte.
+    `spoil` is asked for each request: None passes the answer on, a number answers with that status and `message` instead
+    and does not pass the request on, "lost" closes the connection after the server has done its work, "cut" closes it in the
+    middle of the answer, "flip" changes a bit of the answer's last byte, "garble" a byte 0xaa of the request.
     """
 
     url: str = ""
+    message: str = ""
     requests: list[Request] = field(default_factory=list)
     spoil: Callable[[Request], int | str | None] = lambda _: None
 
@@ -43,11 +45,13 @@ def _handler(proxy: Proxy, server: str) -> type[http.server.BaseHTTPRequestHandl
             proxy.requests.append(request)
             fate = proxy.spoil(request)
             if isinstance(fate, int):
-                return self._send(fate, [], b"")
+                body = json.dumps({"error": {"code": fate, "message": proxy.message}}).encode()
+                return self._send(fate, [("Content-Type", "application/json")], body)
             connection = http.client.HTTPConnection(urlsplit(server).netloc)
             # named as itself, the server would send clients past this proxy
             headers = {**dict(self.headers), "Host": urlsplit(proxy.url).netloc}
-            connection.request(self.command, self.path, request.body, headers)
+            body = request.body.replace(b"\xaa", b"\xab", 1) if fate == "garble" else request.body
+            connection.request(self.command, self.path, body, headers)
             answer = connection.getresponse()
             body = answer.read().replace(server.encode(), proxy.url.encode())
             connection.close()

@@ -159,6 +159,25 @@ def test_missing_things_are_the_users_mistake(place: str, tmp_path: Path) -> Non
     assert not (tmp_path / "cache").exists()
 
 
+def test_a_deleted_file_is_gone_and_may_have_been_so_before(place: str) -> None:
+    fill(place, a=b"1", b=b"2")
+    for _ in range(2):
+        storage.delete_file(storage.join(place, "a"))
+    assert content(place) == {"b": b"2"}
+
+
+def test_checksums_of_some_files_read_no_others(place: str) -> None:
+    fill(place, a=b"some bytes", b=b"")
+    everything = storage.checksums(place)
+    assert storage.checksums(place, ["b"]) == {"b": everything["b"]}
+
+
+def test_a_bucket_says_where_it_lies(gcs: str) -> None:
+    assert storage.location(gcs) == storage.location(storage.join(gcs, "any", "folder")) == "us-central1"
+    with pytest.raises(UserError, match="bucket no-such-bucket"):
+        storage.location("gs://no-such-bucket")
+
+
 def test_a_missing_bucket_is_named(gcs: str) -> None:
     with pytest.raises(UserError, match="bucket no-such-bucket"):
         storage.write_text("gs://no-such-bucket/a", "1")

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import errno
-import http.server
 import resource
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import gcs_proxy
 import pytest
 
 from components import storage
@@ -108,45 +107,78 @@ def test_a_folder_where_a_file_should_be(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.rglob("*")] == ["folder"]
 
 
-class _Refusing(http.server.BaseHTTPRequestHandler):
-    """Answers every request with 403, as Cloud Storage does to an account without a role."""
-
-    def _refuse(self) -> None:
-        self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        self.send_response(403)
-        self.send_header("Content-Length", "0")
-        self.end_headers()
-
-    do_GET = do_POST = do_PUT = do_DELETE = _refuse
-
-    def log_message(self, format: str, *args: object) -> None:
-        pass
-
-
 @pytest.fixture
-def refusing_gcs(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Refusing) as server:
-        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-        monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://127.0.0.1:{server.server_port}")
-        yield "gs://secret-bucket"
-        server.shutdown()
+def answering(gcs_server: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int, str], None]]:
+    """Makes Cloud Storage answer everything with a status and a message; the client does not try for long."""
+    with gcs_proxy.serve(gcs_server) as proxy:
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", proxy.url)
+        monkeypatch.setattr("google.cloud.storage.retry.DEFAULT_RETRY._timeout", 0.1)
+
+        def answer(status: int, message: str = "") -> None:
+            proxy.message = message
+            proxy.spoil = lambda request: status
+
+        yield answer
 
 
-def test_no_role_on_a_bucket(refusing_gcs: str, tmp_path: Path) -> None:
-    uri = f"{refusing_gcs}/model"
-    for attempt in (
+def attempts(uri: str, tmp_path: Path) -> list[Callable[[], object]]:
+    """Everything that asks Cloud Storage something."""
+    (tmp_path / "from").mkdir()
+    (tmp_path / "from" / "a").write_bytes(b"1")
+    return [
         lambda: storage.exists(uri),
         lambda: storage.read_bytes(uri),
         lambda: storage.write_bytes(uri, b"1"),
         lambda: storage.crc32c(uri),
+        lambda: storage.checksums(uri),
         lambda: storage.list_files(uri),
+        lambda: storage.location(uri),
+        lambda: storage.delete_file(uri),
         lambda: storage.delete_tree(uri),
         lambda: storage.copy_file(uri, tmp_path / "copy"),
+        lambda: storage.copy_file(tmp_path / "from" / "a", uri),
+        lambda: storage.copy_file(uri, f"{uri}-2"),
+        lambda: storage.copy_tree(uri, tmp_path / "copy"),
+        lambda: storage.copy_tree(tmp_path / "from", uri),
         lambda: storage.local_copy(uri, tmp_path / "cache"),
-    ):
-        with pytest.raises(UserError, match=r"No permission .* bucket secret-bucket"):
+    ]
+
+
+@pytest.mark.parametrize(
+    ("status", "said", "line"),
+    [
+        (
+            403,
+            "",
+            r"No permission to \w+ gs://secret/model.*: grant this account the role Storage \w+ \w+ on .* secret",
+        ),
+        (401, "", r"No Google credentials to \w+ gs://secret/model"),
+        (400, "Invalid bucket name: secret", r"gs://secret/model.*: secret is no name for a bucket"),
+        (429, "", r"Cloud Storage could not \w+ gs://secret/model.* \(429\): try again later"),
+        (503, "", r"Cloud Storage could not \w+ gs://secret/model.* \(503\): try again later"),
+    ],
+)
+def test_what_the_service_refuses_is_one_line_with_the_cure(
+    answering: Callable[[int, str], None], status: int, said: str, line: str, tmp_path: Path
+) -> None:
+    answering(status, said)
+    for attempt in attempts("gs://secret/model", tmp_path):
+        with pytest.raises(UserError, match=line) as caught:
             attempt()
-    assert list(tmp_path.iterdir()) == []
+        assert "\n" not in str(caught.value)
+    assert [path.name for path in tmp_path.iterdir()] == ["from"]
+
+
+def test_the_role_that_is_lacking_is_that_of_the_deed(answering: Callable[[int, str], None]) -> None:
+    answering(403, "")
+    for deed, role in (
+        (lambda: storage.read_bytes("gs://secret/a"), "Storage Object Viewer"),
+        (lambda: storage.list_files("gs://secret/a"), "Storage Object Viewer"),
+        (lambda: storage.write_bytes("gs://secret/a", b"1"), "Storage Object User"),
+        (lambda: storage.location("gs://secret/a"), "Storage Bucket Viewer"),
+    ):
+        with pytest.raises(UserError, match=role):
+            deed()
 
 
 def test_no_credentials(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
