@@ -1,0 +1,48 @@
+"""The answer of a service that did not do what was asked, as one line with the cure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from components.errors import UserError
+
+UNREACHABLE = 0  # in place of an HTTP status: there was no answer at all
+TIMED_OUT = 504
+_LONGEST = 400  # characters of the service's own words
+
+_SAID = {
+    UNREACHABLE: "it cannot be reached",
+    400: "it does not accept the request",
+    401: "it does not know who you are",
+    403: "permission denied",
+    404: "there is no such thing",
+    408: "it did not answer in time",
+    409: "it is there already",
+    429: "quota or rate limit reached",
+    TIMED_OUT: "it did not answer in time",
+}
+_LOOK_FIRST = "It may have been done all the same: look at the list of runs there before you try again."
+_CURES = {
+    UNREACHABLE: "Check the address and the network.",
+    400: "Mend that and try again.",
+    408: _LOOK_FIRST,
+    409: "Choose another name.",
+    429: "Wait and try again, or have the quota raised.",
+    TIMED_OUT: _LOOK_FIRST,
+}
+
+
+def refusal(service: str, action: str, status: int, detail: str, cures: Mapping[int, str]) -> UserError:
+    """Returns the error to raise.
+
+    Args:
+      service: its name.
+      action: what was asked, as a verb and its object.
+      status: of HTTP, or `UNREACHABLE`.
+      detail: the service's own words.
+      cures: what helps, by status, where this service knows better than the general cures here.
+    """
+    said = _SAID.get(status, f"it failed with status {status}")
+    cure = cures.get(status) or _CURES.get(status) or "Try again in a minute."
+    words = " ".join(detail.split())[:_LONGEST].rstrip(". ")
+    return UserError(f"{service} did not {action}: {said}{f' ({words})' if words else ''}. {cure}")
