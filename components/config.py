@@ -130,6 +130,51 @@ class ConvertConfig(Section):
     deadline_s: int = Field(4 * 3600, ge=60)
 
 
+# how names of environment variables end that hold secrets
+_SECRET = ("_TOKEN", "_KEY", "_SECRET", "PASSWORD")
+
+
+class ServeConfig(Section):
+    """The serving check: vLLM serves the exported directory, and a client compares what it answers."""
+
+    enabled: bool = Field(False, description="whether a last stage serves the exported model with vLLM and checks it")
+    questions: int = Field(64, ge=50, description="held-out questions asked greedily: the first of the evaluation")
+    prompts: int = Field(
+        8,
+        ge=6,
+        description="how many of them are compared with transformers, token by token, as completion and as chat",
+    )
+    concurrency: int = Field(4, ge=1, description="requests at a time")
+    dtype: Literal["float32", "bfloat16"] | None = Field(
+        None, description="type that vLLM computes in; None is that of the export. Only float32 must agree exactly"
+    )
+    logprob_tolerance: float | None = Field(
+        None,
+        gt=0,
+        description="largest |difference| of a token's log probability; None is 1e-4 for float32, 0.5 for bfloat16",
+    )
+    slice: str = Field("v6e-8", description="TPU slice of one host that serves, where tpu is set")
+    flags: dict[str, bool | int | float | str] = Field(
+        {}, description="further arguments of vLLM's server without their dashes, such as max-num-seqs"
+    )
+    env: dict[str, str] = Field({}, description="further environment of vLLM; never a secret")
+    port: int = Field(0, ge=0, le=65535, description="where the server listens; 0 is any port that is free")
+    startup_s: int = Field(300, ge=10, description="seconds until the server must be ready, with all it compiles")
+    memory_gb: float = Field(8, gt=0, description="memory of the machine that serves, where it is a CPU pod")
+    disk_gb: float = Field(4, gt=0, description="its local disk: the exported model")
+    deadline_s: int = Field(2 * 3600, ge=60)
+
+    @model_validator(mode="after")
+    def _possible(self) -> ServeConfig:
+        if tpu.parse(self.slice).hosts != 1:
+            raise ValueError(f"serve.slice={self.slice} has several hosts: take one of a single host, such as v6e-8")
+        if named := [name for name in self.env if name.endswith(_SECRET)]:
+            raise ValueError(f"serve.env.{named[0]} would stand in manifests and logs: take it out")
+        if ours := sorted(self.flags.keys() & OWNED_BY_SERVE.keys()):
+            raise ValueError(f"serve.flags.{ours[0]} is set by {OWNED_BY_SERVE[ours[0]]}; change that instead")
+        return self
+
+
 _OBJECT = r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$"  # a name of a Kubernetes object
 _LABEL = r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$"  # a value of a Kubernetes label
 type _Label = Annotated[str, Field(pattern=_LABEL)]
@@ -199,7 +244,7 @@ class ClusterConfig(Section):
 
     @model_validator(mode="after")
     def _no_secret(self) -> ClusterConfig:
-        if named := [name for name in self.env if name.endswith(("_TOKEN", "_KEY", "_SECRET", "PASSWORD"))]:
+        if named := [name for name in self.env if name.endswith(_SECRET)]:
             raise ValueError(
                 f"cluster.env.{named[0]} would stand in manifests and logs: name a Kubernetes Secret in cluster.hf_secret"
             )
@@ -224,6 +269,7 @@ class Config(Section):
     evaluate: EvaluateConfig = Field(default_factory=EvaluateConfig)
     export: ExportConfig = Field(default_factory=ExportConfig)
     convert: ConvertConfig = Field(default_factory=ConvertConfig)
+    serve: ServeConfig = Field(default_factory=ServeConfig)
     cluster: ClusterConfig = Field(default_factory=ClusterConfig)
     tpu: TpuConfig | None = Field(None, description="TPU slices; None trains and evaluates on a CPU")
     maxtext: dict[str, MaxTextValue] = Field({}, description="any further MaxText setting of training and evaluation")
@@ -234,6 +280,17 @@ class Config(Section):
             raise ValueError("a TPU slice is driven by the engine jobset: set engine=jobset, or tpu=null for a CPU")
         if not self.tpu and self.convert.on == "slice":
             raise ValueError("convert.on=slice needs a slice: set tpu.slice, or convert.on=cpu")
+        return self
+
+    @model_validator(mode="after")
+    def _serving_has_its_measure(self) -> Config:
+        if self.serve.enabled and not self.evaluate.greedy:
+            raise ValueError("serve.enabled compares with the evaluation's greedy answers: set evaluate.greedy=true")
+        if self.serve.enabled and self.serve.questions > self.evaluate.questions:
+            raise ValueError(
+                f"serve.questions {self.serve.questions} is more than evaluate.questions {self.evaluate.questions}: "
+                "the serving check asks questions that were evaluated"
+            )
         return self
 
     @model_validator(mode="after")
@@ -297,6 +354,15 @@ OWNED_BY_SECTIONS = {
     "eval_interval": "evaluate.questions",
     "reward_num_workers": "the run (the rewards have workers of their own)",
     "hardware": "engine",
+}
+
+# arguments of vLLM's server that the serving check decides
+OWNED_BY_SERVE = {
+    "model": "the run",
+    "served-model-name": "the run",
+    "host": "the run",
+    "port": "serve.port",
+    "dtype": "serve.dtype",
 }
 
 
