@@ -19,3 +19,10 @@ def converter(config: Config, stage: ConvertConfig | ExportConfig) -> Cpu | Tpu:
     if config.convert.on == "slice" and config.tpu:
         return Tpu(slice=tpu.parse(config.tpu.slice), pathways=False, one_host=True)
     return Cpu(cores=config.cluster.cpu_cores, memory_gb=stage.memory_gb, disk_gb=stage.disk_gb)
+
+
+def server(config: Config) -> Cpu | Tpu:
+    """What serves the exported model for the serving check: one host with chips, or one CPU machine."""
+    if config.tpu:
+        return Tpu(slice=tpu.parse(config.serve.slice), pathways=False)
+    return Cpu(cores=config.cluster.cpu_cores, memory_gb=config.serve.memory_gb, disk_gb=config.serve.disk_gb)

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-import sys
 import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from pathlib import Path
 from components import maxtext_schema, storage
 from components.errors import UserError
 from components.fetch import fetch
+from components.workloads.interpreter import interpreter
 from components.workloads.workload import Output, Workload
 
 PACKAGE = Path(__file__).resolve().parents[1]
@@ -47,7 +47,7 @@ def at_hand(workload: Workload, scratch: Path) -> Iterator[AtHand]:
         for output in workload.outputs:
             paths[output.name] = str(stores.enter_context(_stored(output, scratch / output.name)))
         command = tuple(_resolved(part, paths) for part in workload.command)
-        program = (sys.executable, *command[1:]) if command[0] == "python" else command
+        program = (interpreter(workload.image), *command[1:]) if command[0] == "python" else command
         yield AtHand(program, {key: _resolved(value, paths) for key, value in workload.env.items()})
 
 
