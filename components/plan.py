@@ -6,6 +6,7 @@ local paths.
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,14 @@ class Plan(BaseModel):
     def read(path: str | Path) -> Plan:
         """Reads the plan that `prepare` wrote."""
         return Plan.model_validate_json(Path(path).read_text())
+
+    def enlist(self, home: str = "") -> None:
+        """Puts the run on the store's list, by which it is found wherever its output is. `home` is its directory on the
+        machine that conducts it; KFP and Vertex AI have none.
+        """
+        place = {"run_id": self.run_id, "run_dir": self.run_dir, "home": home, "preset": self.config.preset}
+        listed = storage.join(self.store, "runs", f"{self.run_id}.json")
+        storage.write_text(listed, json.dumps(place | {"started": self.started}, indent=1))
 
     def record(self, base: ArtifactRecord, **particulars: Any) -> ArtifactRecord:
         """A record of this run for something that descends from `base`; `particulars` are the fields that differ."""

@@ -16,6 +16,7 @@ from typing import Any
 import click
 
 from components.errors import UserError
+from pipelines.options import ON, target_options
 
 STORE = "store"
 
@@ -113,6 +114,7 @@ def doctor(preset: str, overrides: tuple[str, ...], store: str | None, output: s
     "--detach", is_flag=True, help="Let pods go on when this command ends; without it they end within minutes."
 )
 @click.option("-v", "--verbose", is_flag=True, help="Show every line of every process.")
+@target_options(*ON)
 def run(
     preset: str | None,
     overrides: tuple[str, ...],
@@ -121,11 +123,20 @@ def run(
     store: str | None,
     detach: bool,
     verbose: bool,
+    on: str,
+    **target: str | None,
 ) -> None:
-    """Run the whole pipeline of PRESET on this machine."""
+    """Run the whole pipeline of PRESET: conducted by this machine, by KFP, or by Vertex AI."""
     from pipelines import bytecode
 
     bytecode.keep()
+    if on != "local":
+        if preset is None or output or resume or detach:
+            raise UserError(
+                f"--on {on} takes a PRESET, --set and --store; --output, --resume and --detach are of local runs."
+            )
+        _elsewhere("submit", on, target, preset, overrides, store)
+        return
 
     from pipelines.launch import fresh, resumed
 
@@ -186,9 +197,44 @@ def compile_(preset: str, overrides: tuple[str, ...], output: str | None) -> Non
 
 
 @app.command()
+@preset_argument
+@target_options("kfp", "vertex")
+def upload(preset: str, on: str, **target: str | None) -> None:
+    """Put the pipeline of PRESET where the UI of KFP or Vertex AI offers it."""
+    _elsewhere("upload", on, target, preset)
+
+
+@app.command()
+@preset_argument
+@set_option
+@click.option("--cron", required=True, help="Five fields, such as '0 3 * * 1' for Mondays at 3.")
+@click.option("--zone", help="Time zone, such as Europe/Zurich.")
+@click.option("--name", help="Name of the schedule.  [default: the preset's]")
+@click.option("--store", help="Root of models, converted weights and the list of runs, in gs://.")
+@target_options("kfp", "vertex")
+def schedule(
+    preset: str,
+    overrides: tuple[str, ...],
+    cron: str,
+    zone: str | None,
+    name: str | None,
+    store: str | None,
+    on: str,
+    **target: str | None,
+) -> None:
+    """Have KFP or Vertex AI run PRESET again and again, one run at a time."""
+    _elsewhere("schedule", on, target, preset, overrides, store, cron, zone, name)
+
+
+@app.command()
 @store_option
-def runs(store: str) -> None:
+@target_options(*ON)
+def runs(store: str, on: str, **target: str | None) -> None:
     """List the runs, newest first, with their verdicts."""
+    if on != "local":
+        _elsewhere("runs", on, target)
+        return
+
     from pipelines import registry
     from pipelines.launch import rooted
     from pipelines.summary import listing
@@ -199,8 +245,13 @@ def runs(store: str) -> None:
 @app.command()
 @run_argument
 @store_option
-def status(run: str, store: str) -> None:
+@target_options(*ON)
+def status(run: str, store: str, on: str, **target: str | None) -> None:
     """Say how RUN is doing, and why it failed. RUN is a name or a directory."""
+    if on != "local":
+        _elsewhere("status", on, target, run)
+        return
+
     from pipelines import registry
     from pipelines.launch import rooted
     from pipelines.summary import describe
@@ -218,8 +269,13 @@ def status(run: str, store: str) -> None:
 @app.command()
 @run_argument
 @store_option
-def cancel(run: str, store: str) -> None:
+@target_options(*ON)
+def cancel(run: str, store: str, on: str, **target: str | None) -> None:
     """End RUN and everything that it started."""
+    if on != "local":
+        _elsewhere("cancel", on, target, run, store if "://" in store else None)
+        return
+
     from pipelines import registry
     from pipelines.launch import rooted
 
@@ -238,6 +294,15 @@ def cancel(run: str, store: str) -> None:
     if not running and not ended:
         raise UserError(f"The run {entry.run_id} is not running: it is {entry.status}.")
     click.echo(f"{entry.run_id}: ending. `posttrain run --resume {entry.run_id}` continues it.")
+
+
+def _elsewhere(action: str, on: str, options: dict[str, str | None], *arguments: Any) -> None:
+    """Has a target do something, and prints what there is to say about it."""
+    from pipelines import there
+    from pipelines.targets.dispatch import target
+
+    for line in getattr(there, action)(*target(on, options), *arguments):
+        click.echo(line)
 
 
 def main(arguments: list[str] | None = None) -> Any:

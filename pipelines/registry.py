@@ -25,8 +25,9 @@ PID = "run.pid"
 
 @dataclass(frozen=True)
 class Entry:
-    """A run as the list shows it. `status` is running, succeeded, failed, or stopped (it ended without saying how).
-    `home` is its directory on the machine that began it.
+    """A run as the list shows it. `status` is running, succeeded, failed, stopped (it ended without saying how), or
+    elsewhere (KFP or Vertex AI knows).
+    `home` is its directory on the machine that conducts it, empty for KFP and Vertex AI.
     """
 
     run_id: str
@@ -36,12 +37,6 @@ class Entry:
     started: str
     status: str
     record: RunRecord | None
-
-
-def add(plan: Plan, home: Path) -> None:
-    """Lists a run."""
-    place = _fields(plan) | {"home": str(home)}
-    storage.write_text(storage.join(plan.store, "runs", f"{plan.run_id}.json"), json.dumps(place, indent=1))
 
 
 def entries(store: str) -> list[Entry]:
@@ -92,10 +87,14 @@ def _entry(place: dict[str, str]) -> Entry:
     if storage.exists(storage.join(run_dir, RUN)):
         with contextlib.suppress(ValidationError):  # damaged, or of another version: the run is there all the same
             record = RunRecord.model_validate_json(storage.read_text(storage.join(run_dir, RUN)))
-    if _alive(Path(place["home"]) / PID):
+    if place["home"] and _alive(Path(place["home"]) / PID):
         status = "running"
+    elif record:
+        status = record.status
+    elif storage.exists(storage.join(run_dir, "failure.json")):
+        status = "failed"
     else:
-        status = record.status if record else "stopped"
+        status = "stopped" if place["home"] else "elsewhere"
     return Entry(place["run_id"], run_dir, place["home"], place["preset"], place["started"], status, record)
 
 

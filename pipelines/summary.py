@@ -52,7 +52,7 @@ def _outcome(entry: Entry) -> str:
 def describe(entry: Entry) -> str:
     """How a run is doing: its state, its stages, where it is, and the reason if it failed."""
     lines = [f"{entry.run_id}: {entry.status}", f"directory: {entry.run_dir}"]
-    if entry.home != entry.run_dir:
+    if entry.home and entry.home != entry.run_dir:
         lines.append(f"home: {entry.home}")
     record = entry.record or assemble(read_plan(entry.run_dir), status=entry.status, seconds=0.0)
     lines += [f"  {s.name:<10} {s.status:<10} {duration(s.seconds):>12}  {s.note}" for s in record.stages]
@@ -60,9 +60,14 @@ def describe(entry: Entry) -> str:
         lines += [verdict_line(record), f"report: {record.report_uri}"]
     elif entry.status == "running":
         lines.append(f"now: {_latest(entry.home)}")
+    elif entry.status == "elsewhere":
+        lines.append("KFP or Vertex AI conducts it: `posttrain status RUN --on kfp|vertex` asks there.")
     else:
         lines.append(f"{entry.status}: {record.error}" if record.error else f"last: {_latest(entry.home)}")
-        lines.append(f"`posttrain run --resume {entry.run_id}` continues it; log.txt in its directory has every line.")
+        if entry.home:
+            lines.append(
+                f"`posttrain run --resume {entry.run_id}` continues it; log.txt in its directory has every line."
+            )
     return "\n".join(lines)
 
 

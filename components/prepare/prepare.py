@@ -77,7 +77,8 @@ def refuse_out_of_reach(config: Config, store: str) -> None:
     """Raises UserError when pods are to work on what lies on one machine's disk."""
     if config.engine != "process" and storage.is_local(store):
         raise UserError(
-            f"engine={config.engine} runs pods, which cannot reach {store}: give --store gs://BUCKET/FOLDER, or set store: in the preset."
+            f"engine={config.engine} runs pods, which cannot reach {store}: give --store gs://BUCKET/FOLDER, or set "
+            "store: in the preset."
         )
 
 
@@ -151,13 +152,16 @@ def prepare_stage(*, config: str, overrides: str, job_id: str, run_id: str, outp
     root = store or "store"
     run_dir = output or storage.join(root, "runs", name)
     try:
-        the_plan = _existing(run_dir, name) or make_plan(
-            parse(json.loads(config), overrides.split("\n") if overrides.strip() else []),
-            run_id=name,
-            run_dir=run_dir,
-            store=root,
-            where="pipeline",
-        )
+        the_plan = _existing(run_dir, name)
+        if the_plan is None:
+            the_plan = make_plan(
+                parse(json.loads(config), overrides.split("\n") if overrides.strip() else []),
+                run_id=name,
+                run_dir=run_dir,
+                store=root,
+                where="pipeline",
+            )
+            the_plan.enlist()
     except UserError as error:
         fail(None, "prepare", error)
     except Exception as error:  # a fault of ours, said in the line that every stage ends with

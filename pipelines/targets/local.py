@@ -1,8 +1,8 @@
 """Target `local`: the compiled YAML, run by KFP's local runner on this machine.
 
 In: a `Run` and the YAML of its pipeline. Out: the run's home with `run.json`, `report.html`, a folder per stage (where
-the data is on this machine) and `log.txt` with every line that any process wrote. The stages are processes of their own; this process only conducts
-them and shows their progress. A failing run still gets `run.json` and a page.
+the data is on this machine) and `log.txt` with every line that any process wrote. The stages are processes of their
+own; this process only conducts them and shows their progress. A failing run still gets `run.json` and a page.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def _claimed(the_run: Run, pipeline_yaml: str) -> Iterator[None]:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # let go by the kernel, however this process ends
     except BlockingIOError as error:
         raise UserError(f"Another run is at work in {directory}: wait for it, or choose another --output.") from error
-    registry.add(plan, directory)
+    plan.enlist(str(directory))
     storage.write_text(storage.join(plan.run_dir, PLAN), plan.model_dump_json(indent=1))
     (directory / "pipeline.yaml").write_text(pipeline_yaml)
     for stale in ("failure.json", RUN):  # of an earlier attempt

@@ -30,7 +30,7 @@ def plan(tmp_path) -> Plan:
         attempt_started="2026-01-01T00:00:00+00:00",
     )
     (directory / PLAN).write_text(made.model_dump_json())
-    registry.add(made, directory)
+    made.enlist(str(directory))
     return made
 
 
