@@ -7,7 +7,7 @@ be asked from here, so the account is named, with the commands that grant it wha
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from components import gcs, storage
@@ -37,7 +37,7 @@ _KSA = (
 )
 _ROLES = ("roles/storage.objectAdmin", "roles/storage.legacyBucketReader")
 # cloud.google.com/storage/docs/locations: regions of the predefined dual-regions, and prefixes of the multi-regions
-_DUAL = {
+_DUAL: Mapping[str, tuple[str, ...]] = {
     "NAM4": ("us-central1", "us-east1"),
     "EUR4": ("europe-north1", "europe-west4"),
     "ASIA1": ("asia-northeast1", "asia-northeast2"),
@@ -134,7 +134,7 @@ def _region_of_cluster(case: Case) -> str | None:
 def _is_in(region: str, bucket: Bucket) -> bool:
     """Whether a bucket keeps its bytes in a region, or in the part of the world around it."""
     location = bucket.location
-    chosen = [place.lower() for place in bucket.data_locations or ()] or _DUAL.get(location, ())
+    chosen = [place.lower() for place in bucket.data_locations or ()] or list(_DUAL.get(location, []))
     if chosen:
         return region in chosen
     return region == location.lower() or region.startswith(_MULTI.get(location, "nowhere"))

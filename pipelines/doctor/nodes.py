@@ -7,7 +7,7 @@ the node pools that Google's API knows and that grow from nothing.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, NamedTuple
@@ -18,6 +18,7 @@ from pipelines.doctor.finding import Result, failure, ok, unknown, warning
 from pipelines.doctor.pods import Group
 
 SPOT = "cloud.google.com/gke-spot"
+_OWN_TAINT = "node.kubernetes.io/"
 
 
 class Obstacle(NamedTuple):
@@ -43,22 +44,26 @@ class Node:
 
 def for_pods(case: Case) -> Iterator[Result]:
     """Says for every sort of pod whether the cluster has, or would make, the nodes that it needs."""
-    looked_at: list[tuple[object, ...]] = []
-    for group in pods.groups(case.objects):
-        shape = (group.sets, group.pods, group.requests, *(group.spec.get(k) for k in _PLACEMENT))
-        if shape in looked_at:  # training and evaluation ask for the same
-            continue
-        looked_at.append(shape)
+    absent: dict[str, list[Group]] = {}
+    for group in _sorts(pods.groups(case.objects)):
         nodes = _nodes(case, group)
         if not nodes:
-            yield _absent(case, group)
+            absent.setdefault(_labels(group), []).append(group)
         elif group.is_slice:
             yield from _slices(case, group, nodes)
         else:
             yield _machines(case, group, nodes)
+    for groups in absent.values():
+        yield _absent(case, groups)
 
 
-_PLACEMENT = ("nodeSelector", "affinity", "tolerations")
+def _sorts(groups: Iterable[Group]) -> list[Group]:
+    """The groups without those that ask for the same as another one, as evaluation does for what training does."""
+    found: dict[str, Group] = {}
+    for group in groups:
+        asked = [group.spec.get(key) for key in ("nodeSelector", "affinity", "tolerations")]
+        found.setdefault(repr([group.sets, group.pods, group.requests, asked]), group)
+    return list(found.values())
 
 
 def _nodes(case: Case, group: Group) -> list[Node]:
@@ -103,6 +108,8 @@ def _obstacle(item: Mapping[str, Any], group: Group) -> Obstacle | None:
         return Obstacle("cordoned", f"kubectl uncordon {name}")
     for taint in spec.get("taints", []):
         if taint["effect"] != "PreferNoSchedule" and not _tolerated(taint, group):
+            if taint["key"].startswith(_OWN_TAINT):  # Kubernetes itself took the node out, and puts it back
+                return Obstacle(taint["key"].removeprefix(_OWN_TAINT), f"kubectl describe node {name}")
             written = f"{taint['key']}={taint.get('value', '')}:{taint['effect']}"
             return Obstacle(f"tainted {written}", f"kubectl taint node {name} {written}-, or name another pool")
     room = pods.amounts(status["allocatable"])
@@ -134,7 +141,7 @@ def _slices(case: Case, group: Group, nodes: Sequence[Node]) -> Iterator[Result]
     if has < group.sets:
         yield failure(
             f"{group.of} needs {_slices_in_words(group.sets)} {hosts}, the cluster has {has}: {_state(nodes)}",
-            _cure(nodes) or pools.make(case, group, beside=True),
+            _cure(nodes) or pools.make(case, [group], beside=True),
         )
         return
     yield ok(f"{group.of}: {_slices_in_words(has)} {hosts}, in {', '.join(sorted(whole))}")
@@ -150,7 +157,7 @@ def _machines(case: Case, group: Group, nodes: Sequence[Node]) -> Result:
     usable = [node for node in nodes if node.obstacle is None]
     if usable:
         return ok(f"{group.of}: {len(usable)} nodes with {pools.wanted(group)}, in {_names(usable)}")
-    return failure(f"{group.of} fits no node: {_state(nodes)}", _cure(nodes) or pools.make(case, group, beside=True))
+    return failure(f"{group.of} fits no node: {_state(nodes)}", _cure(nodes) or pools.make(case, [group], beside=True))
 
 
 def _state(nodes: Sequence[Node]) -> str:
@@ -165,12 +172,14 @@ def _cure(nodes: Sequence[Node]) -> str:
     return next((node.obstacle.cure for node in nodes if node.obstacle), "")
 
 
-def _absent(case: Case, group: Group) -> Result:
-    """The cluster has no node with these labels at the moment: would it make some?"""
-    missing, cure = f"{group.of}: no node has {_labels(group)}", pools.make(case, group, beside=False)
+def _absent(case: Case, groups: Sequence[Group]) -> Result:
+    """The cluster has no node with the labels that these ask for at the moment: would it make some?"""
+    first = groups[0]
+    missing = f"{', '.join(group.of for group in groups)}: no node has {_labels(first)}"
+    cure = pools.make(case, groups, beside=False)
     if case.gke is None:
         return unknown(f"{missing}; only a pool that grows from nothing, or Autopilot, would add them", cure)
-    growing = [f"{pool.name} (to {pool.most})" for pool in case.gke.pools if pools.would_grow(pool, case, group)]
+    growing = [f"{pool.name} (to {pool.most})" for pool in case.gke.pools if pools.would_grow(pool, case, first)]
     if growing:
         return warning(f"{missing}; {', '.join(growing)} grows when the run asks, which takes minutes", "")
     if case.gke.makes_pools:

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
+from components.workloads import names
+
 TPU, CPU, MEMORY, DISK = "google.com/tpu", "cpu", "memory", "ephemeral-storage"
 
 type Amounts = Mapping[str, Decimal]
@@ -20,7 +22,7 @@ class Group:
     """Pods that are alike.
 
     Attributes:
-      of: the object and its part, such as "train/worker".
+      of: the stage and the part of its object, such as "train/worker".
       sets: how many times the group exists: the slices.
       pods: pods of one set: the hosts of a slice.
       spec: their pod spec.
@@ -78,16 +80,24 @@ def groups(objects: Iterable[Mapping[str, Any]]) -> list[Group]:
 def _of_jobset(manifest: Mapping[str, Any]) -> Iterator[Group]:
     for part in manifest["spec"]["replicatedJobs"]:
         job = part["template"]["spec"]
-        of = f"{manifest['metadata']['name']}/{part['name']}"
-        yield Group(of, part.get("replicas", 1), job.get("parallelism", 1), job["template"]["spec"])
+        yield Group(
+            f"{_stage(manifest)}/{part['name']}",
+            part.get("replicas", 1),
+            job.get("parallelism", 1),
+            job["template"]["spec"],
+        )
 
 
 def _of_rayjob(manifest: Mapping[str, Any]) -> Iterator[Group]:
-    name, cluster = manifest["metadata"]["name"], manifest["spec"]["rayClusterSpec"]
-    yield Group(f"{name}/head", 1, 1, cluster["headGroupSpec"]["template"]["spec"])
+    stage, cluster = _stage(manifest), manifest["spec"]["rayClusterSpec"]
+    yield Group(f"{stage}/head", 1, 1, cluster["headGroupSpec"]["template"]["spec"])
     for part in cluster.get("workerGroupSpecs", []):
-        of = f"{name}/{part['groupName']}"
+        of = f"{stage}/{part['groupName']}"
         yield Group(of, part["replicas"], part.get("numOfHosts", 1), part["template"]["spec"])
+
+
+def _stage(manifest: Mapping[str, Any]) -> str:
+    return str(manifest["metadata"]["labels"][names.STAGE])
 
 
 _KINDS = {"JobSet": _of_jobset, "RayJob": _of_rayjob}

@@ -5,6 +5,9 @@ Shapes of N4 machines: cloud.google.com/compute/docs/general-purpose-machines.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from decimal import Decimal
+
 from components import tpu
 from pipelines.doctor import pods
 from pipelines.doctor.case import Case
@@ -34,22 +37,18 @@ def wanted(group: Group) -> str:
     return ", ".join(pods.written(name, amount) for name, amount in group.requests.items())
 
 
-def make(case: Case, group: Group, *, beside: bool) -> str:
-    """The gcloud command that makes a pool for a group; `beside` one of the wanted name that does not do."""
+def make(case: Case, groups: Sequence[Group], *, beside: bool) -> str:
+    """The gcloud command that makes a pool for groups with the same labels; `beside` one of that name which won't do."""
     where = case.gke.flags() if case.gke else "--cluster=CLUSTER --location=LOCATION"
-    wanted = group.selector.get(POOL)
+    wanted = groups[0].selector.get(POOL)
     name = wanted if wanted and not beside else "NAME"
-    command = f"gcloud container node-pools create {' '.join([name, where, *_shape(case, group)])}"
+    shape = _slice_flags(case) if groups[0].is_slice else _machine_flags(groups)
+    command = f"gcloud container node-pools create {' '.join([name, where, *shape])}"
     return f"{command}, then --set cluster.cpu_pool=NAME" if wanted and beside else command
 
 
-def _shape(case: Case, group: Group) -> list[str]:
-    if not group.is_slice:
-        disk = float(group.requests.get(pods.DISK, 0)) / 1e9
-        size = [f"--disk-size={disk / _DISK_USABLE + _IMAGES_GB:.0f}"] if disk else []
-        return [f"--machine-type={_machine(group)}", *size, "--enable-autoscaling --num-nodes=0 --max-nodes=2"]
-    wanted = _slice(case)
-    settings = case.config.tpu
+def _slice_flags(case: Case) -> list[str]:
+    wanted, settings = _slice(case), case.config.tpu
     assert settings
     topology = [f"--tpu-topology={wanted.topology}"] if wanted.hosts > 1 else []
     capacity = {
@@ -57,24 +56,25 @@ def _shape(case: Case, group: Group) -> list[str]:
         "spot": ["--spot"],
         "reservation": ["--reservation-affinity=specific", f"--reservation={settings.reservation}"],
     }
-    return [
-        f"--machine-type={wanted.machine_type}",
-        *topology,
-        f"--num-nodes={wanted.hosts}",
-        *capacity[settings.capacity],
-    ]
+    machines = [f"--machine-type={wanted.machine_type}", *topology, f"--num-nodes={wanted.hosts}"]
+    return machines + capacity[settings.capacity]
 
 
-def _machine(group: Group) -> str:
-    """The smallest machine that has room for one pod of a group."""
-    cores, memory = (float(group.requests.get(name, 0)) / _USABLE for name in (pods.CPU, pods.MEMORY))
+def _machine_flags(groups: Sequence[Group]) -> list[str]:
+    """The smallest machine that has room for one pod of each group in turn, with disk where one asks for it."""
+    cores, memory, disk = (
+        float(max(group.requests.get(name, Decimal()) for group in groups))
+        for name in (pods.CPU, pods.MEMORY, pods.DISK)
+    )
     fitting = [
         (size * per_core, f"{kind}-{size}")
         for kind, per_core in _GB_PER_CORE.items()
         for size in _CORES
-        if size >= cores and size * per_core * 2**30 >= memory
+        if size * _USABLE >= cores and size * per_core * 2**30 * _USABLE >= memory
     ]
-    return min(fitting)[1] if fitting else "MACHINE_TYPE"
+    machine = min(fitting)[1] if fitting else "MACHINE_TYPE"
+    size = [f"--disk-size={disk / 1e9 / _DISK_USABLE + _IMAGES_GB:.0f}"] if disk else []
+    return [f"--machine-type={machine}", *size, "--enable-autoscaling --num-nodes=0 --max-nodes=2"]
 
 
 def _slice(case: Case) -> tpu.Slice:

@@ -26,6 +26,8 @@ def holds_weights(case: Case) -> Iterator[Result]:
     if case.config.tpu is None or (count := hub.parameters(case.config)) is None:
         return
     asked = maxtext_args.settings(case.config), tpu.parse(case.config.tpu.slice), case.config.tpu.slices
+    if rl_slice.problems(*asked):
+        return
     memory = rl_slice.memory(*asked, parameters=count, optimizer=case.config.train.optimizer)
     trainer, sampler, *cure = memory.lines()
     yield warning(f"{trainer}; {sampler}", cure[0]) if cure else ok(f"{trainer}; {sampler}")

@@ -137,6 +137,11 @@ def test_a_reservation_is_asked_for_by_its_label(cluster):
             "kubectl taint node cpu-np-0 team=b:NoSchedule-",
         ),
         (
+            {"spec": {"taints": [{"key": "node.kubernetes.io/memory-pressure", "effect": "NoSchedule"}]}},
+            "memory-pressure",
+            "kubectl describe node cpu-np-0",
+        ),
+        (
             {"status": {"allocatable": {**LARGE, "cpu": "15"}}},
             "too small (15 CPU, a pod asks for 26 CPU)",
             "--machine-type=n4-standard-48",
@@ -157,7 +162,7 @@ def test_nodes_that_do_not_do_tell_why(cluster, what, why, cure):
 
 def test_a_disk_that_is_too_small_for_the_export_is_told(cluster):
     change(cluster, "cpu-np", status={"allocatable": {**LARGE, "ephemeral-storage": "90G"}})
-    found = {f.text.split("-")[0]: f for f in look(cluster, "nodes")}
+    found = {f.text.split("/")[0]: f for f in look(cluster, "nodes")}
     assert found["convert"].status == "ok"
     assert (
         found["export"].status == "failure" and "90 GB of disk, a pod asks for 160 GB of disk" in found["export"].text
@@ -211,6 +216,14 @@ def test_without_googles_api_a_pool_without_nodes_is_unknown(cluster):
     (found,) = of(look(cluster, "nodes"), "worker")
     assert found.status == "unknown"
     assert found.cure.startswith("gcloud container node-pools create NAME --cluster=CLUSTER --location=LOCATION")
+
+
+def test_one_pool_is_proposed_for_all_pods_that_want_it(cluster):
+    remove(cluster, "cpu-np")
+    (found,) = [f for f in look(cluster, "nodes") if f.status == "unknown"]
+    assert found.text.startswith("convert/main-job, train/pathways-head, export/main-job: no node has")
+    # 26 cores for the head, 200 GB of memory and 160 GB of disk for the export, and what GKE keeps
+    assert "node-pools create cpu-np" in found.cure and "--machine-type=n4-highmem-32 --disk-size=240" in found.cure
 
 
 def test_a_pool_that_grows_to_a_whole_slice_is_a_warning(cluster):
