@@ -49,7 +49,7 @@ def request(
     *,
     query: Mapping[str, str] | None = None,
     body: Manifest | None = None,
-    patience_s: float = PATIENCE_S,
+    patience_s: float,
 ) -> Manifest:
     """Sends a request and returns the answer.
 

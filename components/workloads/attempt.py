@@ -166,7 +166,7 @@ def _began(order: Order) -> bool:
 def _ours(found: Manifest, order: Order) -> bool:
     """Whether an object was made for the run and stage of this order."""
     meta = found["metadata"]
-    wanted = names.labels(order.workload).items(), names.annotations(order.workload).items()
+    wanted = names.labels(order.workload).items(), names.run_annotation(order.workload).items()
     return wanted[0] <= meta.get("labels", {}).items() and wanted[1] <= meta.get("annotations", {}).items()
 
 

@@ -55,12 +55,13 @@ def _kubeconfig(context: str | None, configuration: Configuration) -> None:
     from kubernetes import config
 
     cure = "run `gcloud container clusters get-credentials`, or set cluster.gke=projects/P/locations/L/clusters/C"
+    file = os.environ.get("KUBECONFIG")  # the library reads it once only, when it is imported
     try:
-        known = [entry["name"] for entry in config.list_kube_config_contexts()[0]]
+        known = [entry["name"] for entry in config.list_kube_config_contexts(file)[0]]
         if context is not None and context not in known:
             raise UserError(
                 f"The kubeconfig has no context '{context}'.{did_you_mean(context, known)} It has: {', '.join(known)}."
             )
-        config.load_kube_config(context=context, client_configuration=configuration)
+        config.load_kube_config(file, context=context, client_configuration=configuration)
     except config.ConfigException as error:
         raise UserError(f"No cluster is known ({error}): {cure}.") from error

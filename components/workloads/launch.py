@@ -19,7 +19,7 @@ from components.errors import UserError, WorkloadError
 from components.plan import Plan
 from components.progress import say
 from components.stage import STAGES
-from components.workloads import kube, ledger, names, phases
+from components.workloads import api, kube, ledger, names, phases
 from components.workloads.attempt import Site, Vanished, follow, place, remove
 from components.workloads.heartbeat import Heartbeat
 from components.workloads.kinds import KINDS
@@ -186,4 +186,5 @@ def _status(seen: Snapshot) -> str:
 
 
 def _objects(plan: Plan) -> Objects:
-    return Objects(kube.connect(plan.config.cluster), plan.config.cluster.namespace)
+    cluster = plan.config.cluster
+    return Objects(kube.connect(cluster), cluster.namespace, api.PATIENCE_S)

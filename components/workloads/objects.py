@@ -56,7 +56,7 @@ class Objects:
 
     client: ApiClient
     namespace: str
-    patience_s: float = api.PATIENCE_S
+    patience_s: float
 
     def create(self, resource: Resource, manifest: Manifest) -> Manifest | None:
         """Creates an object and returns it as the server keeps it; None when its name is taken."""

@@ -1,0 +1,108 @@
+"""Runs and workloads for tests of the cluster's engines, against a played Kubernetes API."""
+
+from __future__ import annotations
+
+import multiprocessing
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import kubernetes_api
+import pytest
+from kubernetes_api import JOBSETS, KubernetesApi, Manifest
+from played_jobsets import PlayedJobSet
+
+from components import config, tpu
+from components.plan import Plan
+from components.workloads import launch
+from components.workloads.workload import Cpu, Tpu, Workload
+
+CPU = Cpu(cores=1, memory_gb=1)
+PATHWAYS = Tpu(slice=tpu.parse("v6e-32"))
+
+
+def plan(folder: Path, *settings: str, slices: bool = False) -> Plan:
+    """A run with its places in `folder`, on a cluster that is looked at often."""
+    found = config.load("tiny-qwen3", ["engine=jobset", "cluster.poll_s=0.1", "cluster.hf_secret=hf/token", *settings])
+    if slices:
+        found = found.model_copy(update={"tpu": config.TpuConfig(slice="v6e-32")})
+    return Plan(
+        run_id="tiny-0101-abcd",
+        run_dir=str(folder / "run"),
+        store=str(folder / "store"),
+        config=found,
+        config_sha256="0" * 64,
+        code_version="test",
+        model_revision="1" * 40,
+        converted_id="2" * 64,
+        started="2026-01-01T00:00:00Z",
+        attempt_started="2026-01-01T00:00:00Z",
+    )
+
+
+def workload(needs: Cpu | Tpu = CPU, **facts: object) -> Workload:
+    """The training of that run."""
+    return Workload.model_validate(
+        {"stage": "train", "run_id": "tiny-0101-abcd", "command": ("python", "-c", "1"), "needs": needs, **facts}
+    )
+
+
+def play(api: KubernetesApi, script: Callable[[PlayedJobSet], None]) -> None:
+    """Lets `script` go on with every JobSet that is created. A script that fails takes its JobSet along."""
+
+    def on_create(manifest: Manifest) -> None:
+        made = PlayedJobSet(api, manifest)
+        try:
+            script(made)
+        except BaseException:
+            made.is_gone()
+            raise
+
+    api.on_create = on_create
+
+
+def succeed(jobset: PlayedJobSet) -> None:
+    """A script: two lines of output, then a good end."""
+    jobset.runs("step 1", "step 2")
+    jobset.succeeds()
+
+
+def jobsets(api: KubernetesApi) -> list[Manifest]:
+    """The JobSets that there are."""
+    return api.all(f"{JOBSETS}/jobsets")
+
+
+def played(api: KubernetesApi) -> PlayedJobSet:
+    """The one JobSet that there is."""
+    (manifest,) = jobsets(api)
+    return PlayedJobSet(api, manifest)
+
+
+@contextmanager
+def served(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Iterator[KubernetesApi]:
+    """An API server that the kubeconfig of this process leads to."""
+    with kubernetes_api.serve() as api:
+        monkeypatch.setenv("KUBECONFIG", str(api.kubeconfig(folder / "kubeconfig")))
+        monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+        yield api
+
+
+def launcher(file: str) -> None:
+    """What a launcher's process does: runs the workload of the run that lies in `file`, and writes down what it says
+    and how it went.
+    """
+    said = Path(file).with_suffix(".said").open("a", buffering=1)
+    sys.stdout = sys.stderr = said
+    outcome = launch.run(Plan.read(file), workload(), print)
+    print(f"outcome {outcome.model_dump_json()}", flush=True)
+
+
+def start_launcher(the_plan: Plan, file: Path) -> multiprocessing.process.BaseProcess:
+    """Starts a launcher in a process of its own; what it says is in `file` with the ending .said."""
+    file.write_text(the_plan.model_dump_json())
+    processes = multiprocessing.get_context("forkserver")
+    processes.set_forkserver_preload(["cluster_runs", "kubernetes.client", "components.workloads.jobset"])
+    process = processes.Process(target=launcher, args=(str(file),))
+    process.start()
+    return process

@@ -1,0 +1,208 @@
+"""Plays the JobSet controller, the scheduler, kubelets and Kueue for one JobSet of a `KubernetesApi`, step by step."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+from kubernetes_api import CORE, JOBSETS, QUEUE, KubernetesApi, Manifest, Request, now
+
+from components import storage
+from components.workloads.workload import ORDER_VARIABLE, OUTCOME, Order, PodOutcome
+
+PODS = f"{CORE}/pods"
+
+
+class PlayedJobSet:
+    """A JobSet that was created, as the cluster goes on with it. Every step is one that a real cluster takes."""
+
+    def __init__(self, api: KubernetesApi, manifest: Manifest) -> None:
+        self.api = api
+        self.manifest = manifest
+        self.name = manifest["metadata"]["name"]
+        self.order = _order(manifest)
+
+    def runs(self, *lines: str) -> None:
+        """From its pods to running containers; the command writes `lines`."""
+        self.makes_pods()
+        self.starts()
+        self.writes(*lines)
+
+    def succeeds(self) -> None:
+        """The command ends well: the pod gives its account and the JobSet is Completed."""
+        self.accounts(succeeded=True)
+        self.ends()
+        self.is_over("Completed", "AllJobsCompleted", "jobset completed successfully")
+
+    def fails(self, reason: str = "", exit_code: int = 1, **container: Any) -> None:
+        """The command fails; the pod gives an account where `reason` is said."""
+        if reason:
+            self.accounts(succeeded=False, reason=reason)
+        self.ends(exit_code, "Failed", **container)
+        self.is_over(
+            "Failed", "FailedJobs", f"jobset failed due to one or more job failures (first failed job: {self.name})"
+        )
+
+    def makes_pods(self, *, only: str = "") -> None:
+        """Its pods, which nobody has scheduled yet."""
+        for job in self.manifest["spec"]["replicatedJobs"]:
+            for index in range(job["replicas"]):
+                for host in range(job["template"]["spec"]["parallelism"]):
+                    if not only or job["name"] == only:
+                        self._makes_pod(job, index, host)
+
+    def cannot_schedule(self, message: str) -> None:
+        """The scheduler finds no node."""
+        condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
+        self._pods(lambda pod: pod["status"].update(conditions=[condition]))
+
+    def has_event(self, about: str, reason: str, message: str, *, warning: bool = True) -> None:
+        """An event about an object."""
+        self.api.put(
+            f"{CORE}/events",
+            {
+                "metadata": {"name": f"{about}.{uuid.uuid4().hex[:8]}"},
+                "involvedObject": {"name": about},
+                "type": "Warning" if warning else "Normal",
+                "reason": reason,
+                "message": message,
+                "lastTimestamp": now(),
+            },
+        )
+
+    def waits(self, reason: str, message: str) -> None:
+        """The containers of its pods cannot start."""
+        self._pods(lambda pod: _states(pod, "Pending", {"waiting": {"reason": reason, "message": message}}))
+
+    def starts(self, at: str | None = None) -> None:
+        """Its pods run, since `at` or since this moment."""
+        self._pods(lambda pod: _states(pod, "Running", {"running": {"startedAt": at or now()}}))
+
+    def writes(self, *lines: str, role: str = "", container: str = "") -> None:
+        """The command (or another container) writes lines."""
+        for pod in self.pods():
+            labels = pod["metadata"]["labels"]
+            if (role or self._main) == labels["jobset.sigs.k8s.io/replicatedjob-name"]:
+                name = container or pod["spec"]["containers"][0]["name"]
+                self.api.write(pod["metadata"]["name"], name, *lines)
+                return
+
+    def accounts(self, *, succeeded: bool, reason: str = "") -> None:
+        """The pod writes what it says of its end."""
+        account = PodOutcome(name=self.name, succeeded=succeeded, seconds=1.5, reason=reason)
+        storage.write_text(storage.join(self.order.directory, OUTCOME), account.model_dump_json())
+
+    def ends(self, exit_code: int = 0, phase: str = "Succeeded", **container: Any) -> None:
+        """The containers of its pods end."""
+        state = {
+            "exitCode": exit_code,
+            "reason": "Error" if exit_code else "Completed",
+            "startedAt": now(),
+            **container,
+        }
+        self._pods(lambda pod: _states(pod, phase, {"terminated": state}))
+        for pod in self.pods():
+            for container_spec in [*pod["spec"].get("initContainers", []), *pod["spec"]["containers"]]:
+                self.api.write(pod["metadata"]["name"], container_spec["name"], end=True)
+
+    def is_disrupted(self, reason: str, message: str) -> None:
+        """The cluster takes its pods away."""
+        condition = {"type": "DisruptionTarget", "status": "True", "reason": reason, "message": message}
+        self._pods(lambda pod: pod["status"].update(conditions=[condition]))
+
+    def is_over(self, state: str, reason: str, message: str) -> None:
+        """The JobSet controller sets the terminal state."""
+        # an older condition that no longer holds stands last, as one may
+        conditions = [
+            {"type": state, "status": "True", "reason": reason, "message": message},
+            {"type": "Suspended", "status": "False", "reason": "ResumeJobs", "message": "jobset is resumed"},
+        ]
+        self._itself(lambda jobset: jobset.update(status={"terminalState": state, "conditions": conditions}))
+
+    def is_queued(self, message: str, evicted: str = "") -> None:
+        """Kueue suspends it; with `evicted`, the reason of an eviction, after it had run."""
+        self.api.resources.add(f"{QUEUE}/workloads")
+        for pod in self.pods():
+            self.api.drop(PODS, pod["metadata"]["name"])
+        conditions = [{"type": "QuotaReserved", "status": "False", "reason": "Pending", "message": message}]
+        if evicted:
+            conditions.append({"type": "Evicted", "status": "True", "reason": "Preempted", "message": evicted})
+        entry = {
+            "metadata": {
+                "name": f"jobset-{self.name}",
+                "labels": {"kueue.x-k8s.io/job-uid": self.manifest["metadata"]["uid"]},
+            },
+            "status": {"conditions": conditions},
+        }
+        self.api.put(f"{QUEUE}/workloads", entry)
+        self._itself(lambda jobset: jobset["spec"].update(suspend=True))
+
+    def is_admitted(self) -> None:
+        """Kueue lets it go on."""
+        self._itself(lambda jobset: jobset["spec"].update(suspend=False))
+
+    def is_gone(self) -> None:
+        """Somebody deletes it."""
+        self.api.drop(f"{JOBSETS}/jobsets", self.name)
+
+    def is_seen(self) -> None:
+        """Waits until a launcher has looked at it: a look that began after this moment is over."""
+        looks = len(self._looks())
+        while len(self._looks()) < looks + 2 and self.api.all(f"{JOBSETS}/jobsets"):
+            time.sleep(0.02)
+
+    def pods(self) -> list[Manifest]:
+        """Its pods."""
+        return [pod for pod in self.api.all(PODS) if pod["metadata"]["name"].startswith(self.name + "-")]
+
+    @property
+    def _main(self) -> str:
+        names = [job["name"] for job in self.manifest["spec"]["replicatedJobs"]]
+        return "pathways-head" if "pathways-head" in names else names[0]
+
+    def _looks(self) -> list[Request]:
+        return self.api.made("GET", f"/jobsets/{self.name}$")
+
+    def _makes_pod(self, job: Manifest, index: int, host: int) -> None:
+        template = job["template"]["spec"]["template"]
+        labels = {
+            "jobset.sigs.k8s.io/jobset-name": self.name,
+            "jobset.sigs.k8s.io/replicatedjob-name": job["name"],
+            "jobset.sigs.k8s.io/job-index": str(index),
+            "batch.kubernetes.io/job-completion-index": str(host),
+        }
+        name = f"{self.name}-{job['name']}-{index}-{host}-{uuid.uuid4().hex[:5]}"
+        meta = {"name": name, "labels": {**template.get("metadata", {}).get("labels", {}), **labels}}
+        self.api.put(PODS, {"metadata": meta, "spec": template["spec"], "status": {"phase": "Pending"}})
+
+    def _pods(self, change: Callable[[Manifest], object]) -> None:
+        for pod in self.pods():
+            self.api.change(PODS, pod["metadata"]["name"], change)
+
+    def _itself(self, change: Callable[[Manifest], object]) -> None:
+        self.api.change(f"{JOBSETS}/jobsets", self.name, change)
+
+
+def _states(pod: Manifest, phase: str, state: Manifest) -> None:
+    def reports(containers: list[Manifest]) -> list[Manifest]:
+        return [{"name": container["name"], "restartCount": 0, "state": state} for container in containers]
+
+    pod["status"] |= {
+        "phase": phase,
+        "conditions": [],
+        "initContainerStatuses": reports(pod["spec"].get("initContainers", [])),
+        "containerStatuses": reports(pod["spec"]["containers"]),
+    }
+
+
+def _order(manifest: Manifest) -> Order:
+    """What the JobSet's pod is told to do."""
+    for job in manifest["spec"]["replicatedJobs"]:
+        for container in job["template"]["spec"]["template"]["spec"]["containers"]:
+            for variable in container.get("env", []):
+                if variable["name"] == ORDER_VARIABLE:
+                    return Order.model_validate(json.loads(variable["value"]), strict=False)
+    raise AssertionError("no pod of the JobSet has an order")
