@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import zoneinfo
 from dataclasses import dataclass
+from datetime import datetime
 
 from components.errors import UserError, did_you_mean
 
@@ -57,13 +58,14 @@ class Cron:
 
         Raises:
           UserError: the schedule is in another zone. No conversion: most zones change their clock, and then no time of
-            the server is the same local time in summer and winter.
+            the installation is the same local time in summer and winter.
         """
         if self.zone != server_zone and not {self.zone, server_zone} <= set(_UTC):
             raise UserError(
-                f"KFP runs every schedule in the time zone of its installation ({server_zone}), so {self.zone} cannot be "
-                f"kept through summer and winter: give the time in {server_zone} and leave out --time-zone. If "
-                "cronScheduleTimezone of the installation is another zone, name it in POSTTRAIN_KFP_TIME_ZONE."
+                f"KFP knows one time zone, that of its installation ({server_zone}): give the time in it and leave out "
+                f"--time-zone. Today {self.zone} is at {_offset(self.zone)} and {server_zone} at {_offset(server_zone)}; "
+                "where a clock changes, so does that. If cronScheduleTimezone of the installation is another, name it with "
+                "--server-time-zone or POSTTRAIN_KFP_SERVER_TIME_ZONE."
             )
         return f"0 {' '.join(self.fields)}"
 
@@ -93,6 +95,11 @@ def known_zone(zone: str) -> str:
             f"'{zone}' is not a time zone.{did_you_mean(zone, known)} Give a name such as UTC or Europe/Berlin."
         )
     return zone
+
+
+def _offset(zone: str) -> str:
+    """The difference to UTC today, as +01:00."""
+    return f"{datetime.now(zoneinfo.ZoneInfo(zone)):%:z}"
 
 
 def _plain(field: _Field, word: str) -> str:

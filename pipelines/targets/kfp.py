@@ -20,6 +20,7 @@ from pipelines.targets import remote
 from pipelines.targets.compiled import Compiled, Value
 from pipelines.targets.kfp_client import Kfp, KfpSettings, connect, errors
 from pipelines.targets.kfp_log import reason, tasks_of
+from pipelines.targets.refusal import LOOK_FIRST
 from pipelines.targets.remote import RemoteRun, Schedule, Template
 
 _PAGE = 200  # entries asked for at once: the most that KFP gives
@@ -44,7 +45,7 @@ def submit(yaml_text: str, parameters: Mapping[str, Value], settings: KfpSetting
     """Uploads the pipeline and starts a run of that name; so the run's page shows the version and can clone it."""
     compiled = Compiled(yaml_text)
     compiled.check(parameters)
-    with errors(f"start {name}", settings):
+    with errors(f"start {name}", settings, LOOK_FIRST):
         kfp = connect(settings)
         run = {"display_name": name, **_what_runs(kfp, compiled, parameters, settings)}
         return _run(kfp.runs.run_service_create_run(run, **kfp.limits), settings)
@@ -65,11 +66,11 @@ def schedule(
       when: five-field cron.
       zone: an IANA time zone; None is that of the installation.
     """
-    times = cron.parse(when, zone or settings.time_zone)
-    six_fields = times.kfp(cron.known_zone(settings.time_zone))
+    times = cron.parse(when, zone or settings.server_time_zone)
+    six_fields = times.kfp(cron.known_zone(settings.server_time_zone))
     compiled = Compiled(yaml_text)
     compiled.check_recurring(parameters)
-    with errors(f"schedule {name}", settings):
+    with errors(f"schedule {name}", settings, LOOK_FIRST):
         kfp = connect(settings)
         _refuse_second(kfp, name, settings)
         recurring = {

@@ -12,7 +12,7 @@ import json
 import logging
 import os
 import ssl
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from pipelines.targets.refusal import TIMED_OUT, UNREACHABLE, refusal
 from pipelines.targets.settings import TargetSettings
 
 TOKEN = "POSTTRAIN_KFP_TOKEN"
+_ABORTED = 10  # of gRPC
 _CONNECT_S, _ANSWER_S = 10.0, 60.0  # time limits of each attempt
 
 
@@ -50,7 +51,7 @@ class KfpSettings(TargetSettings):
     token_file: str | None = Field(None, description="a file with a bearer token")
     token_variable: str = Field(TOKEN, description="the name of an environment variable that holds a bearer token")
     ca_certificate: str | None = Field(None, description="a file with the certificate authority of the address")
-    time_zone: str = Field("UTC", description="the cronScheduleTimezone of the installation")
+    server_time_zone: str = Field("UTC", description="the cronScheduleTimezone of the installation")
 
     def page(self, place: str) -> str:
         """A page of KFP's UI."""
@@ -144,37 +145,43 @@ def _check_certificate(path: str) -> None:
 
 
 @contextlib.contextmanager
-def errors(action: str, settings: KfpSettings) -> Iterator[None]:
+def errors(action: str, settings: KfpSettings, cures: Mapping[int, str] | None = None) -> Iterator[None]:
     """Turns what KFP answers, other than yes, into UserError."""
     import kfp_server_api as api
     import urllib3
 
     where = f" in the namespace {settings.namespace}" if settings.namespace else ""
-    cures = {
+    known = {
         401: f"Give a valid token (--token-file or {TOKEN}).",
         403: f"Have your account granted the role kubeflow-edit{where}, or give a token of one that has it.",
         404: "Check --host and --namespace.",
         409: "Somebody has just made the same: try again.",
         UNREACHABLE: "Check --host, --ca-certificate and the network.",
+        **(cures or {}),
     }
     try:
         yield
     except api.ApiException as error:
-        detail = _detail(error)
-        quota = "exceeded quota" in detail  # Kubernetes' own, which KFP passes on as a failure of its own
-        raise refusal("KFP", action, 429 if quota else error.status, detail, cures) from error
+        raise refusal("KFP", action, *_status_and_detail(error), known) from error
     except urllib3.exceptions.HTTPError as error:
         cause = getattr(error, "reason", error)
         silent = isinstance(cause, urllib3.exceptions.ReadTimeoutError | urllib3.exceptions.ProtocolError)
         detail = "" if silent else f"{settings.host}: {type(cause).__name__}"
-        raise refusal("KFP", action, TIMED_OUT if silent else UNREACHABLE, detail, cures) from error
+        raise refusal("KFP", action, TIMED_OUT if silent else UNREACHABLE, detail, known) from error
 
 
-def _detail(error: Any) -> str:
-    """KFP's own words; a page of HTML that a proxy put in their place says nothing."""
+def _status_and_detail(error: Any) -> tuple[int, str]:
+    """What kind of no it is, and KFP's own words; a page of HTML that a proxy put in their place says nothing."""
     body = error.body or error.reason
     try:
         said = json.loads(body)
     except ValueError:
-        return str(error.reason if body.lstrip().startswith("<") else body)
-    return str(said.get("message") or said.get("error_message") or said.get("error") or body)
+        said = None
+    if not isinstance(said, dict):
+        return error.status, str(error.reason if body.lstrip().startswith("<") else body)
+    detail = str(said.get("message") or said.get("error_message") or said.get("error") or body)
+    if "exceeded quota" in detail:  # that of Kubernetes, which KFP passes on as a failure of its own
+        return 429, detail
+    if said.get("code") == _ABORTED:  # a bad request in KFP, which its gateway makes a conflict of
+        return 400, detail
+    return error.status, detail

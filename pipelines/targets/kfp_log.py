@@ -11,11 +11,13 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from pipelines.targets import remote
+from components.progress import FAILURE
 from pipelines.targets.kfp_client import Kfp
 from pipelines.targets.remote import RemoteRun, Task
 
 _DRIVER = "-driver"  # the step before each task, in which KFP decides whether and with what the task runs
+_FRAME = re.compile(r"(exit-handler|condition(-branches)?|for-loop)-\d+")  # only the frame of other tasks
+_FAILURE = re.compile(rf"{FAILURE}(\w+: .+)")
 _KFP_ERROR = re.compile(r"[EF]\d{4} \S+\s+\d+ \S+\] (.+)")  # of KFP's own programs, in glog's format
 
 
@@ -30,7 +32,7 @@ def tasks_of(details: Sequence[Any]) -> tuple[Task, ...]:
         for detail in details
         if f"{detail.display_name}{_DRIVER}" in names
         and detail.display_name != "root"
-        and not remote.is_group(detail.display_name)
+        and not _FRAME.fullmatch(detail.display_name)
     ]
     own.sort(key=lambda detail: (detail.start_time is None, detail.start_time))
     return tuple(Task(detail.display_name, (detail.state or "PENDING").lower()) for detail in own)
@@ -64,7 +66,8 @@ def _last_words(log: Iterable[str]) -> tuple[str, str]:
     """The last failure of a stage and the last error of KFP's own in a log; empty where there is none."""
     failure = error = ""
     for line in log:
-        failure = remote.failure_in(line) or failure
+        if match := _FAILURE.search(line):
+            failure = match[1]
         if match := _KFP_ERROR.match(line):
             error = match[1]
     return failure, error

@@ -21,14 +21,13 @@ _SAID = {
     429: "quota or rate limit reached",
     TIMED_OUT: "it did not answer in time",
 }
-_LOOK_FIRST = "It may have been done all the same: look at the list of runs there before you try again."
+_LOOK = "It may have been done all the same: look at what is there before you try again."
+LOOK_FIRST = {408: _LOOK, TIMED_OUT: _LOOK}  # for what would cost money when it is done twice
 _CURES = {
     UNREACHABLE: "Check the address and the network.",
     400: "Mend that and try again.",
-    408: _LOOK_FIRST,
     409: "Choose another name.",
     429: "Wait and try again, or have the quota raised.",
-    TIMED_OUT: _LOOK_FIRST,
 }
 
 

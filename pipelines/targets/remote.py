@@ -1,21 +1,14 @@
-"""A run, a template and a schedule on Vertex AI or KFP, as they look from here, and why a run there failed."""
+"""A run, a template and a schedule on Vertex AI or KFP, as they look from here."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pydantic import ValidationError
-
-from components import storage
 from components.errors import UserError
-from components.progress import FAILURE
-from components.stage import Failure
 
 ENDED = ("succeeded", "failed", "cancelled")
-_FAILURE_LINE = re.compile(rf"{FAILURE}(\w+: .+)")
-_GROUP = re.compile(r"(exit-handler|condition(-branches)?|for-loop)-\d+")
 
 
 @dataclass(frozen=True)
@@ -93,31 +86,3 @@ def slug(name: str) -> str:
     """A name that both targets take: lower case letters, digits and hyphens, a letter first, at most 128 characters."""
     plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
     return (plain if plain[:1].isalpha() else f"run-{plain}")[:128].rstrip("-")
-
-
-def is_group(task: str) -> bool:
-    """Whether a task is only the frame of others: an exit handler, a condition, a loop."""
-    return bool(_GROUP.fullmatch(task))
-
-
-def failure_in(line: str) -> str | None:
-    """The `stage: reason` of a line of a log, when it is the line that a failing stage ends with."""
-    match = _FAILURE_LINE.search(line)
-    return match[1].strip() if match else None
-
-
-def kept_failure(parameters: Mapping[str, object]) -> str | None:
-    """The `stage: reason` that a failing stage has kept in the run's directory, where that can be told and read.
-
-    Args:
-      parameters: those of the run.
-    """
-    output, store, run_id = (str(parameters.get(name) or "") for name in ("output", "store", "run_id"))
-    run_dir = output or (storage.join(store, "runs", run_id) if store and run_id else "")
-    if not run_dir.startswith("gs://"):
-        return None
-    try:
-        failure = Failure.model_validate_json(storage.read_text(storage.join(run_dir, "failure.json")))
-    except (UserError, ValidationError):  # none there, or not for this account: the target's own word must do
-        return None
-    return f"{failure.stage}: {failure.reason}"

@@ -3,91 +3,45 @@
 In: the YAML, values for its parameters, and `VertexSettings`. Out: a run, a template in Artifact Registry, or a
 schedule. What can be checked here is checked before anything is called; an answer other than yes is a `UserError` of
 one line.
-
-The calls go through the service clients of google-cloud-aiplatform and not through its `PipelineJob`, which first looks
-for the bucket, makes one where there is none, asks for the project's number, and submits whatever came of that, after
-minutes where the network does not answer.
 """
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import math
-import re
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from pydantic import Field
+from pydantic import ValidationError
 
 from components import storage
 from components.errors import UserError, did_you_mean
+from components.stage import Failure
 from pipelines import cron
 from pipelines.targets import remote
 from pipelines.targets.compiled import Compiled, Value
-from pipelines.targets.refusal import TIMED_OUT, UNREACHABLE, refusal
+from pipelines.targets.refusal import LOOK_FIRST
 from pipelines.targets.remote import RemoteRun, Schedule, Task, Template
-from pipelines.targets.settings import TargetSettings
+from pipelines.targets.vertex_client import (
+    CONSOLE,
+    VertexSettings,
+    errors,
+    limits,
+    pipelines_of,
+    read_limits,
+    registry_errors,
+    registry_of,
+    schedules_of,
+)
 
 if TYPE_CHECKING:
     from google.cloud import aiplatform_v1 as api
 
-_TIMEOUT_S = 60.0  # of one call
-_PATIENCE_S = 20.0  # of a call that only reads, with its repetitions
-_CONSOLE = "https://console.cloud.google.com"
 _STATE = {"SKIPPED": "cached", "NOT_TRIGGERED": "skipped"}  # of a task, in the words that KFP's users know too
-
-
-class VertexSettings(TargetSettings):
-    """Where on Vertex AI, and as whom."""
-
-    target = "vertex"
-
-    project: str = Field(pattern=r"^[a-z0-9][a-z0-9.:-]*$", description="a Google Cloud project, such as my-project")
-    location: str = Field(pattern=r"^[a-z]+-[a-z]+\d+$", description="a region, such as us-central1")
-    pipeline_root: str | None = Field(
-        None,
-        pattern=r"^gs://[a-z0-9][a-z0-9._-]+(/.*)?$",
-        description="the address where artifacts go, such as gs://BUCKET/pipelines",
-    )
-    service_account: str | None = Field(
-        None, pattern=r"^[^@\s]+@[^@\s]+$", description="the e-mail address of the service account that runs work as"
-    )
-    network: str | None = Field(
-        None,
-        pattern=r"^projects/[^/]+/global/networks/[^/]+$",
-        description="a network, such as projects/NUMBER/global/networks/NAME",
-    )
-    labels: str | None = Field(
-        None,
-        pattern=r"^[a-z][a-z0-9_-]*=[a-z0-9_-]*(,[a-z][a-z0-9_-]*=[a-z0-9_-]*)*$",
-        description="labels in lower case, such as team=ml,env=prod",
-    )
-    encryption_key: str | None = Field(
-        None,
-        pattern=r"^projects/[^/]+/locations/[^/]+/keyRings/[^/]+/cryptoKeys/[^/]+$",
-        description="a key, such as projects/P/locations/L/keyRings/R/cryptoKeys/K",
-    )
-    repository: str | None = Field(
-        None,
-        pattern=r"^https?://[^/]+/[^/]+/[^/]+$",
-        description="a repository of the format KFP, such as https://us-central1-kfp.pkg.dev/PROJECT/REPOSITORY",
-    )
-    endpoint: str | None = Field(
-        None, description="the address of the API where it is not the public one (Private Service Connect)"
-    )
-
-    @property
-    def parent(self) -> str:
-        return f"projects/{self.project}/locations/{self.location}"
-
-    def page(self, place: str) -> str:
-        """A page of Vertex AI Pipelines in the console."""
-        return f"{_CONSOLE}/vertex-ai/locations/{self.location}/pipelines/{place}?project={self.project}"
 
 
 def upload(yaml_text: str, settings: VertexSettings) -> Template:
@@ -99,10 +53,10 @@ def upload(yaml_text: str, settings: VertexSettings) -> Template:
     compiled.check({})
     if settings.repository is None:
         raise settings.missing("repository")
-    with tempfile.TemporaryDirectory() as scratch, _registry_errors(settings.repository):
+    with tempfile.TemporaryDirectory() as scratch, registry_errors(settings.repository):
         path = Path(scratch) / "pipeline.yaml"
         path.write_text(yaml_text)
-        client = _registry_client(settings.repository)
+        client = registry_of(settings.repository)
         package, digest = client.upload_pipeline(str(path), tags=[remote.slug(compiled.preset), compiled.version])
     return Template(package, compiled.version, f"{settings.repository}/{package}/{digest}")
 
@@ -114,10 +68,10 @@ def submit(yaml_text: str, parameters: Mapping[str, Value], settings: VertexSett
     job = _job(compiled, parameters, settings)
     job.display_name = name[:128]
     job_id = remote.slug(name)
-    cures = {409: f"A run of that name exists: choose another, or look with `posttrain status {job_id} --on vertex`."}
-    with _errors(f"start {name}", settings, cures):
-        made = _pipelines(settings).create_pipeline_job(
-            parent=settings.parent, pipeline_job=job, pipeline_job_id=job_id, timeout=_TIMEOUT_S
+    conflict = f"A run of that name exists: choose another, or look with `posttrain status {job_id} --on vertex`."
+    with errors(f"start {name}", settings, {**LOOK_FIRST, 409: conflict}):
+        made = pipelines_of(settings).create_pipeline_job(
+            parent=settings.parent, pipeline_job=job, pipeline_job_id=job_id, **limits()
         )
     return _run(made, settings)
 
@@ -152,16 +106,16 @@ def schedule(
         max_concurrent_active_run_count=1,
         create_pipeline_job_request=api.CreatePipelineJobRequest(parent=settings.parent, pipeline_job=job),
     )
-    with _errors(f"schedule {name}", settings):
-        client = _schedules(settings)
+    with errors(f"schedule {name}", settings, LOOK_FIRST):
+        client = schedules_of(settings)
         same = api.ListSchedulesRequest(parent=settings.parent, filter=f'display_name="{name}"')
-        for found in client.list_schedules(request=same, retry=_retry(), timeout=_TIMEOUT_S):
+        for found in client.list_schedules(request=same, **read_limits()):
             if found.state != api.Schedule.State.COMPLETED:
                 raise UserError(
                     f"There is a schedule {name} already ({found.cron}): delete it on {_schedule_page(found, settings)}, "
                     "or choose another name. Two would start every run twice."
                 )
-        made = client.create_schedule(parent=settings.parent, schedule=wanted, timeout=_TIMEOUT_S)
+        made = client.create_schedule(parent=settings.parent, schedule=wanted, **limits())
     return Schedule(_last(made.name), name, _schedule_page(made, settings), str(times))
 
 
@@ -175,10 +129,10 @@ def status(run: str, settings: VertexSettings) -> RemoteRun:
     from google.api_core.exceptions import NotFound
 
     job_id = remote.slug(_last(run))
-    with _errors(f"show {run}", settings):
+    with errors(f"show {run}", settings):
         try:
-            job = _pipelines(settings).get_pipeline_job(
-                name=f"{settings.parent}/pipelineJobs/{job_id}", retry=_retry(), timeout=_TIMEOUT_S
+            job = pipelines_of(settings).get_pipeline_job(
+                name=f"{settings.parent}/pipelineJobs/{job_id}", **read_limits()
             )
         except NotFound as error:
             near = did_you_mean(job_id, [known.id for known in _list(settings, "", 50)])
@@ -193,8 +147,8 @@ def cancel(run: str, settings: VertexSettings) -> RemoteRun:
     """Ends a run. Vertex AI kills its tasks without time to act; what they started elsewhere is the caller's to end."""
     found = status(run, settings)
     remote.refuse_ended(found)
-    with _errors(f"cancel {run}", settings):
-        _pipelines(settings).cancel_pipeline_job(name=f"{settings.parent}/pipelineJobs/{found.id}", timeout=_TIMEOUT_S)
+    with errors(f"cancel {run}", settings):
+        pipelines_of(settings).cancel_pipeline_job(name=f"{settings.parent}/pipelineJobs/{found.id}", **limits())
     return replace(found, state="cancelling")
 
 
@@ -223,40 +177,6 @@ def _job(compiled: Compiled, parameters: Mapping[str, Value], settings: VertexSe
     return job
 
 
-def _client_options(settings: VertexSettings) -> Any:
-    from google.api_core.client_options import ClientOptions
-
-    return ClientOptions(api_endpoint=settings.endpoint or f"{settings.location}-aiplatform.googleapis.com")
-
-
-def _pipelines(settings: VertexSettings) -> api.PipelineServiceClient:
-    from google.cloud import aiplatform_v1 as api
-
-    return api.PipelineServiceClient(transport="rest", client_options=_client_options(settings))
-
-
-def _schedules(settings: VertexSettings) -> api.ScheduleServiceClient:
-    from google.cloud import aiplatform_v1 as api
-
-    return api.ScheduleServiceClient(transport="rest", client_options=_client_options(settings))
-
-
-def _retry() -> Any:
-    from google.api_core.retry import Retry
-
-    return Retry(timeout=_PATIENCE_S)
-
-
-def _registry_client(repository: str) -> Any:
-    import google.auth
-    from google.auth.transport.requests import Request
-    from kfp.registry import ApiAuth, RegistryClient
-
-    credentials, _ = google.auth.default(scopes=["https://www.googleapis.com/auth/cloud-platform"])
-    credentials.refresh(Request())
-    return RegistryClient(host=repository, auth=ApiAuth(credentials.token))
-
-
 # -- from their words to ours ------------------------------------------------------------------------------------------
 
 
@@ -271,8 +191,8 @@ def _list(settings: VertexSettings, filter_: str, limit: int) -> list[RemoteRun]
         page_size=limit,
         read_mask=FieldMask(paths=["name", "display_name", "state", "create_time"]),
     )
-    with _errors("list runs", settings):
-        pages = _pipelines(settings).list_pipeline_jobs(request=request, retry=_retry(), timeout=_TIMEOUT_S)
+    with errors("list runs", settings):
+        pages = pipelines_of(settings).list_pipeline_jobs(request=request, **read_limits())
         return [_run(job, settings) for job in itertools.islice(pages, limit)]
 
 
@@ -306,7 +226,7 @@ def _reason(job: api.PipelineJob, settings: VertexSettings) -> str:
     """Why a run failed: the stage's own words where they can be read, else those of Vertex AI."""
     if job.state.name != "PIPELINE_STATE_FAILED":
         return ""
-    if kept := remote.kept_failure(dict(job.runtime_config.parameter_values)):
+    if kept := _kept_failure(dict(job.runtime_config.parameter_values)):
         return kept
     for task in _details(job):
         if task.state.name == "FAILED" and task.error.message:
@@ -314,12 +234,29 @@ def _reason(job: api.PipelineJob, settings: VertexSettings) -> str:
     return " ".join(job.error.message.partition("; ")[0].split())
 
 
+def _kept_failure(parameters: Mapping[str, object]) -> str | None:
+    """The `stage: reason` that a failing stage has kept in the run's directory, where that can be told and read.
+
+    Args:
+      parameters: those of the run.
+    """
+    output, store, run_id = (str(parameters.get(name) or "") for name in ("output", "store", "run_id"))
+    run_dir = output or (storage.join(store, "runs", run_id) if store and run_id else "")
+    if not run_dir.startswith("gs://"):
+        return None
+    try:
+        failure = Failure.model_validate_json(storage.read_text(storage.join(run_dir, "failure.json")))
+    except (UserError, ValidationError):  # none there, or not for this account: the target's own word must do
+        return None
+    return f"{failure.stage}: {failure.reason}"
+
+
 def _log_page(task: api.PipelineTaskDetail, settings: VertexSettings) -> str:
     job_id = _last(task.executor_detail.container_detail.main_job)
-    if not job_id or _CONSOLE in task.error.message:
+    if not job_id or CONSOLE in task.error.message:
         return ""
     query = quote(f'resource.labels.job_id="{job_id}"', safe="")
-    return f"Log: {_CONSOLE}/logs/query;query={query}?project={settings.project}"
+    return f"Log: {CONSOLE}/logs/query;query={query}?project={settings.project}"
 
 
 def _last(resource_name: str) -> str:
@@ -328,76 +265,3 @@ def _last(resource_name: str) -> str:
 
 def _schedule_page(found: api.Schedule, settings: VertexSettings) -> str:
     return settings.page(f"schedules/{_last(found.name)}")
-
-
-# -- errors ------------------------------------------------------------------------------------------------------------
-
-
-@contextlib.contextmanager
-def _errors(action: str, settings: VertexSettings, cures: Mapping[int, str] | None = None) -> Iterator[None]:
-    """Turns what Vertex AI answers, other than yes, into UserError."""
-    import requests  # type: ignore[import-untyped]
-    from google.api_core import exceptions as api
-    from google.auth import exceptions as auth
-
-    account = settings.service_account or "the project's default service account"
-    known = {
-        401: "Run `gcloud auth application-default login`, or attach a service account.",
-        403: f"Have roles/aiplatform.user on {settings.project} and roles/iam.serviceAccountUser on {account} granted.",
-        404: "Check --project and --location.",
-        UNREACHABLE: "Check the network and --location.",
-        **(cures or {}),
-    }
-    try:
-        yield
-    except (api.GoogleAPIError, auth.GoogleAuthError, requests.RequestException) as error:
-        cause = error.cause if isinstance(error, api.RetryError) and error.cause else error
-        if isinstance(cause, api.GoogleAPICallError) and cause.reason == "SERVICE_DISABLED":
-            known[403] = f"Run `gcloud services enable aiplatform.googleapis.com --project {settings.project}`."
-        raise refusal("Vertex AI", action, _status(cause), _detail(cause), known) from error
-
-
-@contextlib.contextmanager
-def _registry_errors(repository: str) -> Iterator[None]:
-    """Turns what Artifact Registry answers, other than yes, into UserError."""
-    import requests
-    from google.auth import exceptions as auth
-
-    cures = {
-        401: "Run `gcloud auth application-default login`, or attach a service account.",
-        403: "Have roles/artifactregistry.writer on the repository granted.",
-        404: "Make it with `gcloud artifacts repositories create NAME --repository-format=kfp --location=REGION`.",
-        UNREACHABLE: "Check the network and --repository.",
-    }
-    try:
-        yield
-    except (auth.GoogleAuthError, requests.RequestException) as error:
-        action = f"take the pipeline into {repository}"
-        raise refusal("Artifact Registry", action, _status(error), _detail(error), cures) from error
-
-
-def _status(error: Exception) -> int:
-    import requests
-    from google.api_core import exceptions as api
-    from google.auth import exceptions as auth
-
-    if isinstance(error, requests.HTTPError):
-        return int(error.response.status_code)
-    if isinstance(error, requests.ReadTimeout | api.RetryError):
-        return TIMED_OUT
-    if isinstance(error, requests.RequestException | auth.TransportError):
-        return UNREACHABLE
-    if isinstance(error, auth.GoogleAuthError):
-        return 401
-    return int(error.code or 500) if isinstance(error, api.GoogleAPICallError) else 500
-
-
-def _detail(error: Exception) -> str:
-    """The service's own words, without the address that the client puts before them."""
-    import requests
-
-    if isinstance(error, requests.HTTPError):
-        return str(error.response.text)
-    if isinstance(error, requests.RequestException):
-        return ""
-    return re.sub(r"^[A-Z]+ https?://\S+: ", "", str(getattr(error, "message", error)))

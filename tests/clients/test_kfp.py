@@ -1,5 +1,7 @@
 """The target `kfp`, with KFP's own generated client, against a service that checks what it is sent."""
 
+from pathlib import Path
+
 import pytest
 import yaml
 
@@ -7,10 +9,11 @@ from components import config
 from components.errors import UserError
 from pipelines.compile import compile_yaml
 from pipelines.targets import kfp, kfp_client, remote
-from pipelines.targets.kfp import KfpSettings
+from pipelines.targets.kfp_client import KfpSettings
 from tests.clients.kfp_service import KfpService
 from tests.clients.played import closed_port, serve
 
+ROOT = Path(__file__).parents[2]
 PIPELINE = "grpo-post-training"
 V2 = "/apis/v2beta1"
 
@@ -149,10 +152,10 @@ def test_a_second_schedule_of_a_name_is_refused(pipeline_yaml, settings, made):
 
 
 def test_another_time_zone_than_the_installations_is_refused_before_any_call(pipeline_yaml, settings, kfp_service):
-    with pytest.raises(UserError, match=r"Europe/Berlin cannot be kept .*give the time in UTC"):
+    with pytest.raises(UserError, match=r"one time zone, that of its installation \(UTC\): give the time in it"):
         weekly(pipeline_yaml, settings, zone="Europe/Berlin")
     assert kfp_service.requests == []
-    there = settings.model_copy(update={"time_zone": "Europe/Berlin"})
+    there = settings.model_copy(update={"server_time_zone": "Europe/Berlin"})
     assert weekly(pipeline_yaml, there, zone="Europe/Berlin").when == "0 3 * * 1 (Europe/Berlin)"
 
 
@@ -249,12 +252,15 @@ def test_a_login_page_is_told_from_kfp(pipeline_yaml, settings, kfp_service):
 REFUSALS = [
     (400, {"message": "bad root"}, r"does not accept the request \(bad root\)"),
     (403, {"message": "no create"}, r"denied \(no create\). Have your account granted the role kubeflow-edit"),
+    (409, {"message": "bad template", "code": 10}, r"does not accept the request \(bad template\)"),
+    (403, "RBAC: access denied", r"denied \(RBAC: access denied\)"),
+    (403, '"Jwt is missing"', "denied .*Jwt is missing"),
     (404, {"message": "lost"}, r"no such thing \(lost\). Check --host and --namespace"),
     (429, {"message": "slow down"}, r"quota or rate limit reached \(slow down\). Wait"),
     (500, {"message": "pods is forbidden: exceeded quota: q"}, r"quota or rate limit reached \(pods.*quota raised"),
     (500, {"error_message": "Failed"}, r"failed with status 500 \(Failed\). Try again in a minute"),
     (503, "<html>nginx</html>", r"failed with status 503 \(Service Unavailable\)"),
-    (504, "<html>nginx</html>", "did not answer in time .*look at the list of runs"),
+    (504, "<html>nginx</html>", "did not answer in time"),
 ]
 
 
@@ -277,9 +283,9 @@ def test_each_refusal_is_one_line_with_the_cure(pipeline_yaml, settings, kfp_ser
 
 @pytest.mark.parametrize("kind", ["hang", "drop"])
 def test_no_answer_in_time(pipeline_yaml, settings, kfp_service, monkeypatch, kind):
-    monkeypatch.setattr(kfp_client, "_ANSWER_S", 0.2)
+    monkeypatch.setattr(kfp_client, "_ANSWER_S", 2.0)
     getattr(kfp_service, kind)("POST", V2 + "/runs")
-    with pytest.raises(UserError, match=r"start tiny-1: it did not answer in time.*look at the list of runs"):
+    with pytest.raises(UserError, match=r"start tiny-1: it did not answer in time. It may have been done all the same"):
         start(pipeline_yaml, settings)
     assert len(kfp_service.asked("POST", V2 + "/runs")) == 1, "a second one would be a second run"
 
@@ -468,7 +474,13 @@ def test_settings_come_from_options_then_from_the_environment_then_from_defaults
     monkeypatch.setenv("POSTTRAIN_KFP_HOST", "https://environment")
     monkeypatch.setenv("POSTTRAIN_KFP_EXPERIMENT", "weekly")
     read = KfpSettings.read({"host": "https://option", "namespace": None})
-    assert (read.host, read.experiment, read.time_zone) == ("https://option", "weekly", "UTC")
+    assert (read.host, read.experiment, read.server_time_zone) == ("https://option", "weekly", "UTC")
+
+
+def test_the_page_of_the_target_names_every_setting():
+    page = (ROOT / "docs" / "kfp.md").read_text()
+    for name in KfpSettings.model_fields:
+        assert f"`--{name.replace('_', '-')}` | `{KfpSettings.variable(name)}`" in page
 
 
 @pytest.mark.parametrize(

@@ -3,17 +3,19 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from components.errors import UserError
 from components.stage import Failure
-from pipelines.targets import remote, vertex
-from pipelines.targets.vertex import VertexSettings
+from pipelines.targets import remote, vertex, vertex_client
+from pipelines.targets.vertex_client import VertexSettings
 from tests.clients.google_services import refusal
 from tests.clients.played import closed_port
 
 JOBS = r"/v1/projects/acme/locations/us-central1/pipelineJobs"
+ROOT = Path(__file__).parents[2]
 PIPELINE = "grpo-post-training"
 
 
@@ -224,7 +226,7 @@ REFUSALS = [
     ),
     (refusal(403, "PERMISSION_DENIED", "disabled", "SERVICE_DISABLED"), "gcloud services enable .* --project acme"),
     (refusal(429, "RESOURCE_EXHAUSTED", "Quota exceeded"), r"quota or rate limit reached \(Quota exceeded\). Wait"),
-    (refusal(504, "DEADLINE_EXCEEDED", "slow"), "did not answer in time.*look at the list of runs"),
+    (refusal(504, "DEADLINE_EXCEEDED", "slow"), "did not answer in time"),
     (refusal(500, "INTERNAL", "oops"), r"failed with status 500 \(oops\). Try again in a minute"),
     (refusal(503, "UNAVAILABLE", "down"), r"failed with status 503 \(down\)"),
 ]
@@ -232,7 +234,7 @@ REFUSALS = [
 
 @pytest.mark.parametrize(("body", "said"), REFUSALS)
 def test_each_refusal_is_one_line_with_the_cure(pipeline_yaml, settings, service, monkeypatch, body, said):
-    monkeypatch.setattr(vertex, "_PATIENCE_S", 0.1)
+    monkeypatch.setattr(vertex_client, "_PATIENCE_S", 0.1)
     service.refuse("POST", JOBS, body["error"]["code"], body)
     service.refuse("POST", r"/v1/.*/schedules", body["error"]["code"], body)
     service.refuse("GET", JOBS + r"(/.*)?", body["error"]["code"], body)
@@ -255,19 +257,21 @@ def test_a_second_run_of_a_name_is_a_conflict(pipeline_yaml, settings):
         start(pipeline_yaml, settings)
 
 
-def test_no_answer_in_time(pipeline_yaml, settings, service, monkeypatch):
-    monkeypatch.setattr(vertex, "_TIMEOUT_S", 0.2)
-    monkeypatch.setattr(vertex, "_PATIENCE_S", 0.1)
-    service.hang("POST", JOBS)
-    service.hang("GET", JOBS + "/.*")
-    with pytest.raises(UserError, match=r"start tiny-1: it did not answer in time.*look at the list of runs"):
+@pytest.mark.parametrize("kind", ["hang", "drop"])
+def test_no_answer_in_time(pipeline_yaml, settings, service, monkeypatch, kind):
+    monkeypatch.setattr(vertex_client, "_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(vertex_client, "_PATIENCE_S", 0.1)
+    getattr(service, kind)("POST", JOBS)
+    getattr(service, kind)("GET", JOBS + "/.*")
+    with pytest.raises(UserError, match=r"start tiny-1: it did not answer in time. It may have been done all the same"):
         start(pipeline_yaml, settings)
-    with pytest.raises(UserError, match="show tiny-1: it did not answer in time"):
+    with pytest.raises(UserError, match=r"show tiny-1: it did not answer in time. Try again in a minute"):
         vertex.status("tiny-1", settings)
+    assert len(service.asked("POST", JOBS)) == 1, "a second one would be a second run"
 
 
 def test_nobody_there(pipeline_yaml, settings, monkeypatch):
-    monkeypatch.setattr(vertex, "_PATIENCE_S", 0.1)
+    monkeypatch.setattr(vertex_client, "_PATIENCE_S", 0.1)
     lost = settings.model_copy(update={"endpoint": closed_port()})
     with pytest.raises(UserError, match=r"cannot be reached. Check the network and --location"):
         start(pipeline_yaml, lost)
@@ -401,6 +405,12 @@ def test_settings_come_from_options_then_from_the_environment(monkeypatch):
     monkeypatch.setenv("POSTTRAIN_VERTEX_LOCATION", "us-east5")
     read = VertexSettings.read({"project": "from-option", "network": None})
     assert (read.project, read.location, read.network) == ("from-option", "us-east5", None)
+
+
+def test_the_page_of_the_target_names_every_setting():
+    page = (ROOT / "docs" / "vertex.md").read_text()
+    for name in VertexSettings.model_fields:
+        assert f"`--{name.replace('_', '-')}` | `{VertexSettings.variable(name)}`" in page
 
 
 @pytest.mark.parametrize(
