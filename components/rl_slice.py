@@ -23,27 +23,7 @@ from components import maxtext_schema
 from components.errors import UserError
 from components.tpu import Slice
 
-# MaxText's defaults: configs/post_train/rl.yml, else configs/base.yml.
-DEFAULTS: Mapping[str, Any] = {
-    "trainer_devices_fraction": 0.5,
-    "sampler_devices_fraction": 0.5,
-    "chips_per_vm": 4,
-    "use_pathways": True,
-    "num_trainer_slices": -1,
-    "num_samplers_slices": -1,
-    "rollout_tensor_parallelism": 1,
-    "rollout_expert_parallelism": 1,
-    "rollout_data_parallelism": -1,
-    "batch_size": 1,
-    "train_micro_batch_size": -1,
-    "rl.num_generations": 2,
-    "num_experts": 1,
-    "sparse_matmul": True,
-    "weight_dtype": "bfloat16",
-    "hbm_utilization_vllm": 0.72,
-}
-# The axes of the trainer's mesh (base.yml, mesh_axes; its axis stage is called pipeline in the settings). ICI joins the
-# chips of a slice, DCN joins slices.
+# The axes of the trainer's mesh (base.yml, mesh_axes; its axis stage is called pipeline in the settings).
 AXES = (
     "diloco",
     "data",
@@ -59,6 +39,27 @@ AXES = (
     "fsdp",
 )
 _ICI = {axis: f"ici_{axis}_parallelism" for axis in AXES}
+# MaxText's defaults: configs/post_train/rl.yml, else configs/base.yml.
+DEFAULTS: Mapping[str, Any] = {
+    "trainer_devices_fraction": 0.5,
+    "sampler_devices_fraction": 0.5,
+    "chips_per_vm": 4,
+    "use_pathways": True,
+    "num_trainer_slices": -1,
+    "num_samplers_slices": -1,
+    "rollout_tensor_parallelism": 1,
+    "rollout_expert_parallelism": 1,
+    "rollout_data_parallelism": -1,
+    **dict.fromkeys(_ICI.values(), 1),
+    "ici_fsdp_parallelism": -1,
+    "batch_size": 1,
+    "train_micro_batch_size": -1,
+    "rl.num_generations": 2,
+    "num_experts": 1,
+    "sparse_matmul": True,
+    "weight_dtype": "bfloat16",
+    "hbm_utilization_vllm": 0.72,
+}
 _ROLLOUT = ("rollout_tensor_parallelism", "rollout_expert_parallelism", "rollout_data_parallelism")
 _FRACTIONS = ("trainer_devices_fraction", "sampler_devices_fraction")
 _SLICE_COUNTS = ("num_trainer_slices", "num_samplers_slices")
@@ -217,7 +218,7 @@ def _complete(settings: Mapping[str, Any]) -> dict[str, Any]:
     """The settings with MaxText's defaults and the sizes of MaxText's own file for the model below them."""
     path = maxtext_schema.package_root() / "configs" / "models" / f"{settings['model_name']}.yml"
     sizes = yaml.safe_load(path.read_text()) if path.is_file() else {}
-    return {**dict.fromkeys(_ICI.values(), 1), _ICI["fsdp"]: -1, **DEFAULTS, **sizes, **settings}
+    return {**DEFAULTS, **sizes, **settings}
 
 
 @dataclass(frozen=True)
@@ -311,14 +312,14 @@ def _whole_slices(case: _Case) -> _Fault | None:
 
 def _boxes(case: _Case) -> _Fault | None:
     for who, count, key in (("trainer", case.trainer, _FRACTIONS[0]), ("sampler", case.sampler, _FRACTIONS[1])):
+        keys = tuple(sorted(_FRACTIONS, key=lambda fraction: fraction != key)) if case.divided else ("use_pathways",)
         part = f"the {who} gets {count} of {case.total} devices"
         if count < 1:
-            return _Fault(part, (key,))
+            return _Fault(part, keys)
         if count > case.slice.devices:
-            keys = (key,) if case.divided else ("use_pathways",)
             return _Fault(f"{part}, but its mesh cannot reach over slices of {case.slice.devices}", keys)
         if not _may_be_box(count, case.slice):
-            return _Fault(f"{part}, which is no box of a {case.slice.topology} as JAX wants for a mesh", (key,))
+            return _Fault(f"{part}, which is no box of a {case.slice.topology} as JAX wants for a mesh", keys)
     return None
 
 
@@ -427,12 +428,12 @@ _CHECKS: tuple[tuple[_Check, ...], ...] = (
 
 
 def _cure(case: _Case, check: _Check, fault: _Fault) -> str:
-    """The smallest change of the fault's keys, one or two of them, after which all is well; else one that mends this
-    fault and breaks nothing.
+    """The smallest change of the fault's keys (one, two, or all to their defaults) after which all is well; else one that
+    breaks nothing; else one that breaks nothing that comes before.
     """
     every = [each for checks in _CHECKS for each in checks]
     sound = [each for each in every if each is check or not each(case)]
-    for needed in (every, sound):
+    for needed in (every, sound, sound[: sound.index(check) + 1]):
         for changes in _changes(case, fault.keys):
             changed = case.with_(changes)
             if not any(each(changed) for each in needed):
@@ -446,6 +447,7 @@ def _changes(case: _Case, keys: tuple[str, ...]) -> Iterator[dict[str, Any]]:
         yield from ({key: value} for value in choices[key])
     for first, second in combinations(keys, 2):
         yield from ({first: one, second: two} for one, two in product(choices[first], choices[second]))
+    yield {key: DEFAULTS[key] for key in keys}
 
 
 def _choices(case: _Case, key: str) -> list[Any]:

@@ -5,6 +5,8 @@ computed, only traced) on the same settings: what `problems` refuses must fail t
 """
 
 import json
+import math
+import random
 import re
 import subprocess
 import sys
@@ -333,6 +335,47 @@ def test_maxtext_stops_at_what_is_refused_and_works_after_the_cure(maxtext, chan
             assert "error" not in maxtext(32, healed), problem
 
 
+def test_when_three_sizes_are_wrong_the_defaults_are_proposed():
+    settings = {**GEMMA, "ici_data_parallelism": 3, "ici_tensor_parallelism": 5, "ici_fsdp_parallelism": 7}
+    (problem,) = rl_slice.problems({**settings, "ici_expert_parallelism": 9}, V6E_32)
+    assert rl_slice.problems(cured(problem, settings), V6E_32) == []
+
+
+def test_what_no_change_of_few_keys_cures_is_still_told():
+    (problem,) = rl_slice.problems({**GEMMA, "base_emb_dim": 61, "ici_expert_parallelism": 1}, V6E_64)
+    assert problem.startswith("base_emb_dim 61") and ": change maxtext.ici_fsdp_parallelism or " in problem
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_who_follows_the_advice_arrives(seed):
+    chance = random.Random(seed)
+    slice_ = tpu.parse(chance.choice(["v6e-8", "v6e-16", "v6e-32", "v6e-64", "v5p-128", "tpu7x-16"]))
+    slices = chance.choice([1, 1, 2])
+    settings = dict(chance.choice([GEMMA, QWEN, {"model_name": "llama3.1-8b"}]))
+    for key in chance.sample(["trainer", "sampler"], chance.randint(0, 2)):
+        settings[f"{key}_devices_fraction"] = chance.choice([0.1, 0.25, 0.3, 0.75, 1.0])
+    for axis in chance.sample(["data", "tensor", "expert", "fsdp"], chance.randint(0, 3)):
+        settings[f"ici_{axis}_parallelism"] = chance.choice([-1, 1, 2, 3, 4, 6, 16])
+    for size in chance.sample(["tensor", "expert", "data"], chance.randint(0, 2)):
+        settings[f"rollout_{size}_parallelism"] = chance.choice([-1, 1, 2, 3, 4, 5, 16])
+    for _ in range(6):
+        problems = rl_slice.problems(settings, slice_, slices)
+        if not problems:
+            break
+        settings = cured(problems[0], settings)
+    split = rl_slice.devices(settings, slice_, slices)
+    assert split.trainer == math.prod(split.mesh.values())
+    assert split.sampler == split.rollout_tp * split.rollout_ep * split.rollout_dp
+    assert split.trainer + split.sampler + split.idle - split.shared == slice_.devices * slices
+
+
+def test_more_than_two_slices_leave_some_idle():
+    settings = {**GEMMA, "ici_expert_parallelism": 2, "train_micro_batch_size": 4}
+    (problem,) = rl_slice.problems(settings, V6E_32, 4)
+    assert "64 of 128" in problem
+    assert rl_slice.devices(cured(problem, settings), V6E_32, 4).idle == 64
+
+
 def test_a_device_of_tpu7x_is_a_tensorcore():
     split = rl_slice.devices({**GEMMA, "ici_expert_parallelism": 2}, tpu.parse("tpu7x-16"))
     assert (split.trainer, split.sampler) == (8, 8)
@@ -366,8 +409,6 @@ def test_absent_settings_have_maxtexts_defaults():
     theirs = {**base, **own, **{f"rl.{key}": value for key, value in own["rl"].items()}}
     assert {key: theirs[key] for key in rl_slice.DEFAULTS} == rl_slice.DEFAULTS
     assert {"stage" if axis == "pipeline" else axis for axis in rl_slice.AXES} == set(base["mesh_axes"])
-    defaults = {axis: theirs[f"ici_{axis}_parallelism"] for axis in rl_slice.AXES}
-    assert defaults == {**dict.fromkeys(rl_slice.AXES, 1), "fsdp": -1}
     bare = rl_slice.devices({"model_name": "qwen3-0.6b"}, V6E_32)
     assert (bare.trainer, bare.sampler, bare.rollout_dp, bare.mesh["fsdp"]) == (16, 16, 16, 16)
 
