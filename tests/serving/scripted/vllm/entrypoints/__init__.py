@@ -1,0 +1,1 @@
+"""Stands in for vLLM where a test wants a server that fails in a certain way."""
