@@ -9,7 +9,6 @@ import os
 
 from kfp import dsl
 
-# The word `python` in the name keeps KFP's local runner from warning that this is no Python image.
-IMAGE = os.environ.get("POSTTRAIN_IMAGE", "us-docker.pkg.dev/PROJECT/posttrain/launcher-python:0.1.0")
+IMAGE = os.environ.get("POSTTRAIN_IMAGE", "us-docker.pkg.dev/PROJECT/posttrain/posttrain-launcher:0.1.0")
 
 stage_component = functools.partial(dsl.component, base_image=IMAGE, install_kfp_package=False)

@@ -6,6 +6,7 @@ which changes what it computes for a published model:
   - `multiprocessing.pool` is imported, which MaxText's reward pool uses without importing it;
   - the conversion maps follow the sizes of the local model (sizes.py);
   - the objects made by imports are frozen out of garbage collection, since the converters collect once per tensor;
+  - for train_rl, POSTTRAIN_START_STEP says which step it goes on from, for whoever counts steps (rewards/recorder.py);
   - for train_rl, the optimizer that POSTTRAIN_OPTIMIZER names (optimizer.py);
   - for train_rl on CPU, a JAX sampler takes the place of vLLM (substitutions.py).
 
@@ -41,12 +42,26 @@ def prepare(module: str, args: list[str]) -> None:
             drop_rollout_texts()
             use_cpu_rollout()
         importlib.import_module(module)
+        os.environ["POSTTRAIN_START_STEP"] = str(start_step(args))
         if os.environ.get("POSTTRAIN_OPTIMIZER") == "adafactor":
             from components.maxtext_runtime.optimizer import use_adafactor
 
             use_adafactor()
     gc.collect()
     gc.freeze()
+
+
+def start_step(args: list[str]) -> int:
+    """The latest complete step of the training with these arguments, 0 for none. Asked here and not by who launches:
+    a pod that is started anew goes on from what the one before it saved.
+    """
+    from components.maxtext_runtime import checkpoints
+    from components.maxtext_runtime.sizes import argument
+
+    output, run_name = argument(args, "base_output_directory"), argument(args, "run_name")
+    if not output or not run_name:
+        return 0
+    return max(checkpoints.complete_steps(checkpoints.actor_dir(output, run_name)), default=0)
 
 
 def check_settings(args: list[str]) -> None:

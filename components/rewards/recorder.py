@@ -4,10 +4,10 @@ MaxText calls the reward functions of a run one after the other on the same comp
 each, so what they share lives here. The values of a batch are complete with the last function; then one line per
 completion is written and flushed.
 
-Environment, set by the train stage:
+Environment, set by the train stage and by maxtext_runtime/entry.py:
   POSTTRAIN_REWARDS         JSON object, reward function -> weight, in the order in which MaxText calls them
   POSTTRAIN_REWARD_FILE     a Python file with the user's own functions; empty for none
-  POSTTRAIN_ROLLOUTS        directory for a file `rollouts-<step>-<pid>.jsonl` per step; empty to keep nothing
+  POSTTRAIN_ROLLOUTS        directory for a file `rollouts-<step>.jsonl` per step; empty to keep nothing
   POSTTRAIN_START_STEP      the step that the training continues from, 0 for a fresh one
   POSTTRAIN_CALLS_PER_STEP  batches of completions in one step, 1 when a step generates once
 
@@ -99,8 +99,10 @@ class Recorder:
                 "rewards": rewards,
             }
             rows.append(json.dumps(row, ensure_ascii=False) + "\n")
-        # a file per step: what is complete is never written again, so it is copied to a bucket once
-        with (self._directory / f"rollouts-{step}-{os.getpid()}.jsonl").open("a", encoding="utf-8") as file:
+        # a file per step: what is complete is copied to a bucket once, and a step that is trained again after a kill
+        # takes the place of its first, cut-off time
+        first = (self._batches - 1) % self._calls_per_step == 0
+        with (self._directory / f"rollouts-{step}.jsonl").open("w" if first else "a", encoding="utf-8") as file:
             file.write("".join(rows))
 
 

@@ -1,4 +1,4 @@
-"""The rollouts that a training keeps: JSON lines, a file `rollouts-<step>-<pid>.jsonl` per step, one line per
+"""The rollouts that a training keeps: JSON lines, a file `rollouts-<step>.jsonl` per step, one line per
 completion.
 
 Written inside the trainer by `components.rewards.recorder`. Read here for progress and for the account. After a kill
@@ -15,7 +15,7 @@ from typing import Any
 
 from components import storage
 
-_NAME = re.compile(r"^rollouts-(\d+)-\d+\.jsonl$")
+_NAME = re.compile(r"^rollouts-(\d+)\.jsonl$")
 
 
 def lines(directory: str) -> Iterator[dict[str, Any]]:
@@ -33,12 +33,8 @@ def drop_after(directory: str, step: int) -> None:
 
 def mean_reward(directory: str, step: int) -> float | None:
     """Returns the mean reward of the step's completions that are there, or None while there are none."""
-    rewards = [
-        row["reward"]
-        for name, of_step in _files(directory).items()
-        if of_step == step
-        for row in _rows(storage.join(directory, name))
-    ]
+    uri = storage.join(directory, f"rollouts-{step}.jsonl")
+    rewards = [row["reward"] for row in _rows(uri)] if storage.exists(uri) else []
     return sum(rewards) / len(rewards) if rewards else None
 
 

@@ -17,13 +17,13 @@ from pathlib import Path
 from components import maxtext_args, record, storage
 from components.fetch import fetch
 from components.manifest import write_manifest
-from components.maxtext_runtime import substitutions
+from components.maxtext_runtime import checkpoints, substitutions
 from components.plan import Plan
 from components.progress import Countdown, say
 from components.record import ArtifactRecord
 from components.results import Training
 from components.stage import StageResult
-from components.train import checkpoints, curve, rollouts
+from components.train import curve, rollouts
 from components.workloads import engine, machines
 from components.workloads.workload import OnLine, Output, Workload
 
@@ -36,7 +36,7 @@ def train(plan: Plan, checkpoint: ArtifactRecord, model: ArtifactRecord, dataset
     record.expect(checkpoint, "maxtext-checkpoint")
     record.expect(dataset, "dataset")
     here = plan.stage_dir("train")
-    actor = storage.join(here, RUN_NAME, "checkpoints", "actor")
+    actor = checkpoints.actor_dir(here, RUN_NAME)
     account = storage.join(here, "training.json")
     done = max(checkpoints.complete_steps(actor), default=0)
     if done < plan.config.train.steps or not storage.exists(account):
@@ -50,10 +50,8 @@ def train(plan: Plan, checkpoint: ArtifactRecord, model: ArtifactRecord, dataset
     return _result(plan, checkpoint, dataset, storage.join(actor, str(last)), training)
 
 
-def workload(
-    plan: Plan, checkpoint: ArtifactRecord, model: ArtifactRecord, dataset: ArtifactRecord, start_step: int = 0
-) -> Workload:
-    """The training that is left after `start_step` complete steps."""
+def workload(plan: Plan, checkpoint: ArtifactRecord, model: ArtifactRecord, dataset: ArtifactRecord) -> Workload:
+    """The training, which goes on from the latest complete step that it finds."""
     train = plan.config.train
     here = plan.stage_dir("train")
     arguments = maxtext_args.train_rl(
@@ -67,7 +65,6 @@ def workload(
             "POSTTRAIN_REWARDS": json.dumps(train.rewards),
             "POSTTRAIN_REWARD_FILE": "@reward_file@" if plan.reward_file else "",
             "POSTTRAIN_ROLLOUTS": "@rollouts@",
-            "POSTTRAIN_START_STEP": str(start_step),
             "POSTTRAIN_CALLS_PER_STEP": str(train.batch_size // (train.micro_batch_size or train.batch_size)),
             "POSTTRAIN_OPTIMIZER": train.optimizer,
         },
@@ -89,7 +86,7 @@ def _run(plan: Plan, checkpoint: ArtifactRecord, model: ArtifactRecord, dataset:
         if done:
             say("train", f"continuing from step {done} of {train.steps}")
         rollouts.drop_after(kept, done)
-        seconds = engine.run(plan, workload(plan, checkpoint, model, dataset, done), _progress(plan, kept)).seconds
+        seconds = engine.run(plan, workload(plan, checkpoint, model, dataset), _progress(plan, kept)).seconds
     with tempfile.TemporaryDirectory() as scratch:
         events = fetch(storage.join(here, RUN_NAME, "tensorboard"), Path(scratch))
         points = curve.read(events, train.rewards, kl_measured=train.kl_beta > 0)

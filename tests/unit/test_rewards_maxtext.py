@@ -102,7 +102,13 @@ def test_steps_count_on_from_the_checkpoint_each_in_a_file_of_its_own(tmp_path: 
     environment = {"POSTTRAIN_ROLLOUTS": str(tmp_path), "POSTTRAIN_START_STEP": "40", "POSTTRAIN_CALLS_PER_STEP": "2"}
     train([BATCH] * 5, environment)
     assert [row["step"] for row in rows(tmp_path)] == [41] * 4 + [42] * 4 + [43] * 2
-    assert sorted(path.name.rsplit("-", 1)[0] for path in tmp_path.iterdir()) == [f"rollouts-{n}" for n in (41, 42, 43)]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [f"rollouts-{n}.jsonl" for n in (41, 42, 43)]
+
+
+def test_a_step_that_is_trained_again_takes_the_place_of_its_first_time(tmp_path: Path) -> None:
+    for start in ("40", "41"):
+        train([BATCH] * 2, {"POSTTRAIN_ROLLOUTS": str(tmp_path), "POSTTRAIN_START_STEP": start})
+    assert [row["step"] for row in rows(tmp_path)] == [41] * 2 + [42] * 2 + [43] * 2
 
 
 @pytest.mark.parametrize("evaluation", [{**BATCH, "mode": "eval"}, {k: v[0] for k, v in BATCH.items() if k != "mode"}])

@@ -5,7 +5,8 @@ import json
 import pytest
 
 from components import storage
-from components.train import checkpoints, rollouts
+from components.maxtext_runtime import checkpoints
+from components.train import rollouts
 
 
 def lines(*rows):
@@ -42,15 +43,15 @@ def test_in_a_bucket_only_what_was_committed_counts(gcs):
 
 def test_rollouts_behind_the_checkpoint_are_dropped_so_that_none_counts_twice(place):
     for step in (2, 10, 9):
-        storage.write_text(f"{place}/rollouts-{step}-1.jsonl", lines(row(step)) + '{"step": 4, "rew')
+        storage.write_text(f"{place}/rollouts-{step}.jsonl", lines(row(step)) + '{"step": 4, "rew')
     rollouts.drop_after(place, 9)
     rollouts.drop_after(place, 9)
-    storage.write_text(f"{place}/rollouts-10-7.jsonl", lines(row(10)))
+    storage.write_text(f"{place}/rollouts-10.jsonl", lines(row(10)))
     assert [r["step"] for r in rollouts.lines(place)] == [2, 9, 10]
 
 
 def test_progress_says_a_step_s_own_reward_and_leaves_out_a_line_in_the_writing(place):
     assert rollouts.mean_reward(place, 1) is None
-    storage.write_text(f"{place}/rollouts-1-1.jsonl", lines(row(1, 0.0), row(1, 1.0)) + '{"step": 1, "rew')
+    storage.write_text(f"{place}/rollouts-1.jsonl", lines(row(1, 0.0), row(1, 1.0)) + '{"step": 1, "rew')
     assert rollouts.mean_reward(place, 1) == pytest.approx(0.5)
     assert rollouts.mean_reward(place, 2) is None

@@ -17,11 +17,16 @@ _COMMITTED = "commit_success.txt"
 _STEP = re.compile(rf"^(\d+)/(?:({PARAMETERS})/.+|({_COMMITTED}))$")
 
 
-def complete_steps(actor_dir: str) -> list[int]:
-    """Returns the complete steps below `.../checkpoints/actor`, ascending."""
-    wanted = {PARAMETERS} if storage.is_local(actor_dir) else {PARAMETERS, _COMMITTED}
+def actor_dir(output: str, run_name: str) -> str:
+    """Where `train_rl` with these arguments keeps its checkpoints."""
+    return storage.join(output, run_name, "checkpoints", "actor")
+
+
+def complete_steps(directory: str) -> list[int]:
+    """Returns the complete steps in the directory `.../checkpoints/actor`, ascending."""
+    wanted = {PARAMETERS} if storage.is_local(directory) else {PARAMETERS, _COMMITTED}
     found: dict[int, set[str]] = defaultdict(set)
-    for name, _ in storage.list_files(actor_dir):
+    for name, _ in storage.list_files(directory):
         if match := _STEP.match(name):
             found[int(match[1])].add(match[2] or match[3])
     return sorted(step for step, parts in found.items() if wanted <= parts)
