@@ -6,6 +6,7 @@ uv run python .ci/reference.py --check    exits 1 when it is not up to date
 
 import sys
 from pathlib import Path
+from typing import get_args
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -32,11 +33,17 @@ def rows(model: type[BaseModel], prefix: str = "") -> list[str]:
     found: list[str] = []
     for name, field in model.model_fields.items():
         key = f"{prefix}{name}"
-        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
-            found += rows(field.annotation, f"{key}.")
+        sections = [part for part in (field.annotation, *get_args(field.annotation)) if is_section(part)]
+        if sections:
+            found += rows(sections[0], f"{key}.")
         elif key != "preset":
             found.append(f"| `{key}` | {default(field)} | {(field.description or '').replace('|', '/')} |")
     return found
+
+
+def is_section(annotation: object) -> bool:
+    """Whether a key holds keys of its own."""
+    return isinstance(annotation, type) and issubclass(annotation, BaseModel)
 
 
 def default(field: FieldInfo) -> str:
