@@ -149,18 +149,15 @@ def prepare_stage(*, config: str, overrides: str, job_id: str, run_id: str, outp
     """The component's body: makes the plan of a run, or takes the one that the command line has made for it already."""
     started = time.monotonic()
     name = run_id or job_id
-    root = store or "store"
-    run_dir = output or storage.join(root, "runs", name)
     try:
+        chosen = parse(json.loads(config), overrides.split("\n") if overrides.strip() else [])
+        root = store or chosen.store
+        if not root:
+            raise UserError("The parameter store is empty: give the root of models and runs, such as gs://BUCKET/FOLDER.")
+        run_dir = output or storage.join(root, "runs", name)
         the_plan = _existing(run_dir, name)
         if the_plan is None:
-            the_plan = make_plan(
-                parse(json.loads(config), overrides.split("\n") if overrides.strip() else []),
-                run_id=name,
-                run_dir=run_dir,
-                store=root,
-                where="pipeline",
-            )
+            the_plan = make_plan(chosen, run_id=name, run_dir=run_dir, store=root, where="pipeline")
             the_plan.enlist()
     except UserError as error:
         fail(None, "prepare", error)

@@ -16,5 +16,6 @@ def target(on: str, options: Mapping[str, str | None]) -> tuple[Any, Any]:
 
         return kfp, KfpSettings.read(options)
     from pipelines.targets import vertex
+    from pipelines.targets.vertex_client import VertexSettings
 
-    return vertex, vertex.VertexSettings.read(options)
+    return vertex, VertexSettings.read(options)
