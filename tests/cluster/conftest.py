@@ -152,6 +152,5 @@ def launcher_image(cluster: Cluster) -> str:
 
 def _on_nodes(cluster: Cluster, name: str) -> str:
     built = harness.image(name)
-    if not cluster.has(built):
-        cluster.load(built)
+    cluster.load(built)
     return built

@@ -19,6 +19,8 @@ from typing import Any, NamedTuple
 import psutil
 import pytest
 
+from tests.cluster.node_images import Node
+
 ROOT = Path(__file__).parents[2]
 TOOLS = Path(os.environ.get("CLUSTER_TOOLS") or ROOT.parent / "shared" / "tools" / "cluster")
 HOME = Path(os.environ.get("CLUSTER_HOME") or Path.home() / ".cache" / "real-cluster")
@@ -102,19 +104,14 @@ class Cluster:
             self.kubectl("delete", "namespace", name, "--wait=false")
 
     def load(self, image: str) -> None:
-        """Hands an image of this machine to the nodes."""
+        """Hands an image of this machine to the nodes, unless they have it."""
         given = os.environ.get("POSTTRAIN_TEST_LOAD")
-        if not given and not self.ours:
+        if given:
+            subprocess.run([*shlex.split(given), image], check=True, env=self.env, capture_output=True)
+        elif not self.ours:
             pytest.skip("set POSTTRAIN_TEST_LOAD to what loads an image, such as 'kind load docker-image --name NAME'")
-        command = [*shlex.split(given), image] if given else [str(TOOLS / "load-image"), image]
-        subprocess.run(command, check=True, env=self.env, capture_output=True, text=True)
-
-    def has(self, image: str) -> bool:
-        """Whether the node is known to have the image."""
-        ctr = [str(HOME / "bin" / "ctr"), "--address", str(RUN / "containerd.sock"), "-n", "k8s.io"]
-        return self.ours and image in subprocess.run(
-            [*ctr, "images", "list", "-q"], check=True, capture_output=True, text=True
-        ).stdout.split()  # fmt: skip
+        elif not (node := Node(HOME)).has(image):
+            node.load(image)
 
 
 def image(name: str, *options: str) -> str:
