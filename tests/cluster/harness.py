@@ -118,7 +118,7 @@ def image(name: str, *options: str) -> str:
     """Builds an image of `images/` and returns its name, which tells its content: the same sources, the same name."""
     sources = [ROOT / "pyproject.toml", *(ROOT / "configs").glob("*.yaml")]
     for folder in ("components", "pipelines", f"images/{name}"):
-        sources += [p for p in (ROOT / folder).rglob("*") if p.is_file() and "__pycache__" not in p.parts]
+        sources += [p for p in (ROOT / folder).rglob("*") if p.is_file() and not {"__pycache__", ".venv"} & {*p.parts}]
     digest = hashlib.sha256(repr(options).encode())
     for path in sorted(sources):
         digest.update(f"{path.relative_to(ROOT)}\0".encode() + path.read_bytes())

@@ -132,23 +132,24 @@ def test_a_base_without_what_training_needs_of_a_tpu_is_not_built_on(cluster, im
 
 
 def test_a_change_of_the_code_leaves_the_layer_of_the_dependencies_alone(cluster, launcher_image, tmp_path):
-    for name in ("components", "pipelines", "configs", "images", "pyproject.toml", ".dockerignore"):
-        source, target = ROOT / name, tmp_path / name
-        if source.is_dir():
-            shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
-        else:
-            shutil.copy2(source, target)
+    for name in ("components", "pipelines", "configs", "images"):
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__", ".venv"))
+    for name in ("pyproject.toml", ".dockerignore"):
+        shutil.copy2(ROOT / name, tmp_path)
+    command = [str(tmp_path / "images" / "build"), "--tag", "changing", "launcher"]
+
+    def built() -> list[tuple[str, str]]:
+        done = subprocess.run(command, check=True, capture_output=True, text=True)
+        return history(done.stdout.strip())
+
+    before = built()
     (tmp_path / "components" / "changed.py").write_text("")
-    (tmp_path / "components" / ".env").write_text("HF_TOKEN=hf_sentinel")
-    (tmp_path / "runs").mkdir()
-    command = [str(tmp_path / "images" / "build"), "--tag", "changed", "launcher"]
-    changed = subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
-    before, after = (history(name) for name in (launcher_image, changed))
-    code = next(i for i, step in enumerate(before) if "COPY" in step[0] and "components" in step[0])
+    after = built()
+    code = next(i for i, (step, _) in enumerate(before) if "COPY" in step and "components" in step)
     assert any("uv pip install" in step for step, _ in before[:code])
     assert before[:code] == after[:code]
     assert before[code] != after[code]
-    subprocess.run(["buildah", "rmi", changed], check=True, capture_output=True)
+    subprocess.run(["buildah", "rmi", "localhost/posttrain-launcher:changing"], check=True, capture_output=True)
 
 
 def history(image: str) -> list[tuple[str, str]]:
