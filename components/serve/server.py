@@ -1,15 +1,15 @@
 """vLLM's OpenAI-compatible server as a child process: started, waited for, ended.
 
-In: a `Spec` and the file of its log. Out: a server that answers at `base_url` while the block runs. It belongs to this
-process' group, so whoever ends the group ends it too. Raises `ServerFault`, a sentence with the cure, when the port is
-taken, when it ends before it is ready, and when it is not ready in time.
+In: a `Spec` and the file of its log. Out: a server that answers at `address` while the block runs. vLLM is several
+processes, which outlive one another; they get a process group of their own, and a guard that ends the group when this
+process is killed. Raises `ServerFault`, a sentence with the cure, when the port is taken, when the server ends before it is
+ready, and when it is not ready in time.
 """
 
 from __future__ import annotations
 
 import collections
 import contextlib
-import ctypes
 import os
 import re
 import signal
@@ -22,13 +22,12 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
-
 from components.serve.spec import PROGRESS, Spec
 
 HOST = "127.0.0.1"
 _MODULE = "vllm.entrypoints.openai.api_server"  # the command `vllm` does not work where the package has another name
-_PR_SET_PDEATHSIG = 1
+# waits until its standard input is closed, which the kernel does for a process that is killed
+_GUARD = 'read -r _; kill -s KILL -- "-$0"'
 _LOOK_S, _TELL_S = 0.5, 15.0
 _GRACE_S = 30.0
 _LAST_WORDS_S = 20.0
@@ -54,7 +53,6 @@ class Server:
     def __init__(self, process: subprocess.Popen[bytes], port: int, log: Path) -> None:
         self._process = process
         self._log = log
-        self._family: set[psutil.Process] = set()
         self.address = f"http://{HOST}:{port}"
         self.ready_s = 0.0
 
@@ -76,7 +74,6 @@ class Server:
                 print(f"{PROGRESS}waiting for vLLM, {waited:.0f} s: {self._last_line()}", flush=True)
             time.sleep(_LOOK_S)
         self.ready_s = time.monotonic() - started
-        self._family.update(psutil.Process(self._process.pid).children(recursive=True))
 
     def explain(self, error: Exception, answered: int) -> ServerFault:
         """What a request that failed says of the server. An engine that fails takes its server along a little later.
@@ -94,13 +91,11 @@ class Server:
 
     def stop(self) -> None:
         """Ends the server and all that it started: SIGTERM, and SIGKILL after 30 s."""
-        with contextlib.suppress(psutil.NoSuchProcess):
-            self._family.update(psutil.Process(self._process.pid).children(recursive=True))
         self._process.terminate()
-        family = [psutil.Process(self._process.pid), *self._family] if self._process.poll() is None else self._family
-        for left in psutil.wait_procs(family, timeout=_GRACE_S)[1]:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                left.kill()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(_GRACE_S)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
 
     def _healthy(self) -> bool:
@@ -150,14 +145,28 @@ def serving(spec: Spec, env: dict[str, str], log: Path) -> Iterator[Server]:
             stdout=sink,
             stderr=subprocess.STDOUT,
             env={**os.environ, **env},
-            preexec_fn=_die_with_parent if sys.platform == "linux" else None,
+            start_new_session=True,
         )
     server = Server(process, port, log)
+    with _guarded(process.pid):
+        try:
+            server.wait(spec.startup_s)
+            yield server
+        finally:
+            server.stop()
+
+
+@contextlib.contextmanager
+def _guarded(group: int) -> Iterator[None]:
+    """While inside, the group ends with this process, however that ends."""
+    guard = subprocess.Popen(
+        ["sh", "-c", _GUARD, str(group)], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
+    )
     try:
-        server.wait(spec.startup_s)
-        yield server
+        yield
     finally:
-        server.stop()
+        guard.kill()
+        guard.communicate()
 
 
 def _free_port(wanted: int) -> int:
@@ -187,8 +196,3 @@ def _plain(line: str) -> str:
     while (shorter := _PREFIX.sub("", line)) != line:
         line = shorter
     return line.strip().rstrip(".")
-
-
-def _die_with_parent() -> None:
-    # async-signal-safe enough: one system call between fork and exec
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
