@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import importlib.util
 import os
 import shutil
 import subprocess
@@ -64,22 +63,16 @@ def environment(folder: Path) -> Path:
 
 def _make(place: Path, requirements: Path) -> None:
     say("serve", f"making vLLM's environment in {place}: a download of 2.7 GB, 5.5 GB on disk, some minutes")
-    uv = _uv()
-    _run([*uv, "venv", "--quiet", "--clear", "--python", sys.executable, str(place)])
+    uv = shutil.which("uv")
+    if uv is None:
+        raise NoEnvironment(
+            f"vLLM's environment is not there, and uv, which makes it, is not installed: install uv, or name a Python that "
+            f"has vLLM in {OWN_VARIABLE}."
+        )
+    _run([uv, "venv", "--quiet", "--clear", "--python", sys.executable, str(place)])
     # the lock is complete, so nothing is resolved; without compiled bytecode each of vLLM's processes takes a minute more
     options = ["--quiet", "--no-deps", "--require-hashes", "--compile-bytecode"]
-    _run([*uv, "pip", "install", *options, "--python", str(place), "--requirement", str(requirements)])
-
-
-def _uv() -> list[str]:
-    if importlib.util.find_spec("uv"):
-        return [sys.executable, "-m", "uv"]
-    if found := shutil.which("uv"):
-        return [found]
-    raise NoEnvironment(
-        f"vLLM's environment is not there, and uv, which makes it, is not installed: install uv, or name a Python that has "
-        f"vLLM in {OWN_VARIABLE}."
-    )
+    _run([uv, "pip", "install", *options, "--python", str(place), "--requirement", str(requirements)])
 
 
 def _run(command: list[str]) -> None:

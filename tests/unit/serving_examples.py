@@ -7,6 +7,8 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
+from components import config, storage
+from components.plan import Plan
 from components.serve.prompts import prompts
 from components.serve.spec import Question, Spec
 from components.sources.tiny.make import WARM_QWEN3
@@ -78,3 +80,20 @@ def script(fault: str | None = None, requests: int = 0) -> Mapping[str, str]:
     answers = dict(ASKED.values())
     said = {"answers": answers, "fault": fault, "requests": requests}
     return {"SCRIPT": json.dumps(said), "PYTHONPATH": f"{SCRIPTED}:{Path(__file__).parents[2]}"}
+
+
+def plan_of(root: object, *settings: str, preset: str = "tiny-qwen3") -> Plan:
+    """A plan whose run and store lie below `root`."""
+    resolved = config.load(preset, settings)
+    return Plan(
+        run_id="run-1",
+        run_dir=storage.join(str(root), "run"),
+        store=storage.join(str(root), "store"),
+        config=resolved,
+        config_sha256=resolved.sha256(),
+        code_version="0",
+        model_revision="0" * 40,
+        converted_id="0" * 64,
+        started="2026-01-01T00:00:00+00:00",
+        attempt_started="2026-01-01T00:00:00+00:00",
+    )
