@@ -21,7 +21,7 @@ from components.workloads.logs import Logs
 from components.workloads.objects import Objects
 from components.workloads.seen import Snapshot
 from components.workloads.watch import Watch
-from components.workloads.workload import HEARTBEAT, LOG, OUTCOME, OnLine, Order, Outcome, PodOutcome
+from components.workloads.workload import LOG, OUTCOME, OnLine, Order, Outcome, PodOutcome
 
 # beyond the deadline, at which the pod ends its command itself: for fetching its inputs and storing its outputs
 SLACK_S = 1800.0
@@ -160,14 +160,15 @@ def _not_whole(site: Site, order: Order, said: PodOutcome | None) -> tuple[str, 
 
 def _began(order: Order) -> bool:
     """Whether a pod of this order has left a trace."""
-    return any(file.name != HEARTBEAT for file in storage.list_files(order.directory))
+    return any(file.name in (OUTCOME, LOG) for file in storage.list_files(order.directory))
 
 
 def _ours(found: Manifest, order: Order) -> bool:
     """Whether an object was made for the run and stage of this order."""
-    meta = found["metadata"]
-    wanted = names.labels(order.workload).items(), names.run_annotation(order.workload).items()
-    return wanted[0] <= meta.get("labels", {}).items() and wanted[1] <= meta.get("annotations", {}).items()
+    labels: dict[str, str] = found["metadata"].get("labels", {})
+    annotations: dict[str, str] = found["metadata"].get("annotations", {})
+    wanted, marked = names.labels(order.workload).items(), names.run_annotation(order.workload).items()
+    return wanted <= labels.items() and marked <= annotations.items()
 
 
 def _vanished(site: Site, order: Order) -> Vanished:

@@ -14,7 +14,6 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 
-from components import storage
 from components.errors import UserError, WorkloadError
 from components.plan import Plan
 from components.progress import say
@@ -23,14 +22,13 @@ from components.workloads import api, kube, ledger, names, phases
 from components.workloads.attempt import Site, Vanished, follow, place, remove
 from components.workloads.heartbeat import Heartbeat
 from components.workloads.kinds import KINDS
-from components.workloads.ledger import Attempt
+from components.workloads.ledger import Begun, Closed
 from components.workloads.objects import PODS, Objects
 from components.workloads.seen import Snapshot, look
 from components.workloads.workload import OnLine, Order, Outcome, Workload
 
 _HASTE_S = 10.0  # for ending things: whoever is being killed has no time
 _GONE_S = 30.0
-_CANCELLED = "It was cancelled."
 
 
 def run(plan: Plan, workload: Workload, on_line: OnLine) -> Outcome:
@@ -49,63 +47,49 @@ def run(plan: Plan, workload: Workload, on_line: OnLine) -> Outcome:
     if outcome := ledger.succeeded(stage_dir, workload):
         say(workload.stage, "had succeeded already")
         return outcome
+    cluster = plan.config.cluster
     objects = _objects(plan)
-    attempt = ledger.opened(stage_dir) or _begin(plan, workload)
-    site = Site(objects, KINDS[attempt.kind], plan.config.cluster, plan.config.tpu)
-    order = _order(plan, workload, attempt)
-    with Heartbeat(workload.stage, order.directory, plan.config.cluster.silence_s), _signals_exit():
+    attempt = ledger.opened(stage_dir) or ledger.begin(stage_dir, workload, plan.config.engine)
+    site = Site(objects, KINDS[attempt.kind], cluster, plan.config.tpu)
+    silence_s = None if cluster.detached else float(cluster.silence_s)
+    order = Order(workload=workload, name=attempt.name, directory=attempt.directory, silence_s=silence_s)
+    with Heartbeat(workload.stage, order.directory, cluster.silence_s), _signals_exit():
         try:
-            return _carried_out(site, order, attempt, stage_dir, on_line)
+            return _carried_out(site, order, attempt, on_line)
         except SystemExit:
-            if site.cluster.detached:
+            if cluster.detached:
                 say(
                     workload.stage,
                     f"detached: {site.kind.title} {order.name} goes on; `posttrain run --resume` takes it up",
                 )
             else:
-                _cancelled(site, order, attempt, stage_dir)
+                _end(site, order, attempt)
             raise
 
 
-def _begin(plan: Plan, workload: Workload) -> Attempt:
-    stage_dir = plan.stage_dir(workload.stage)
-    number = max((attempt.number for attempt in ledger.read(stage_dir)), default=0) + 1
-    name = names.object_name(plan.run_id, workload.stage, number)
-    return ledger.begin(stage_dir, workload, plan.config.engine, number, name)
-
-
-def _order(plan: Plan, workload: Workload, attempt: Attempt) -> Order:
-    cluster = plan.config.cluster
-    return Order(
-        workload=workload,
-        name=attempt.name,
-        directory=storage.join(plan.stage_dir(workload.stage), f"attempt-{attempt.number}"),
-        silence_s=None if cluster.detached else float(cluster.silence_s),
-    )
-
-
-def _carried_out(site: Site, order: Order, attempt: Attempt, stage_dir: str, on_line: OnLine) -> Outcome:
+def _carried_out(site: Site, order: Order, attempt: Begun, on_line: OnLine) -> Outcome:
     try:
-        uid = place(site, order, attempt.uid)
-        placed = ledger.created(stage_dir, attempt.number, uid)
-        if placed.state == "cancelled":  # between the ledger's first line and the object's creation
+        uid = place(site, order, ledger.uid(attempt))
+        ledger.created(attempt, uid)
+        if (
+            end := ledger.closed(attempt)
+        ) and end.state == "cancelled":  # before there was an object that could be deleted
             remove(site, order)
-            raise WorkloadError(order.workload.stage, _CANCELLED)
         outcome = follow(site, order, uid, on_line)
     except WorkloadError as error:
         state: ledger.State = "vanished" if isinstance(error, Vanished) else "failed"
-        closed = ledger.close(stage_dir, attempt.number, state, reason=error.reason)
-        if closed.outcome:  # another launcher of this run saw the end first, and has cleared up
-            return closed.outcome
-        if closed.state == "cancelled":
-            raise WorkloadError(order.workload.stage, _CANCELLED) from error
+        end = ledger.close(attempt, Closed(state=state, reason=error.reason))
+        if end.outcome:  # another launcher of this run saw the end first, and has cleared up
+            return end.outcome
+        if end.state == "cancelled":
+            raise WorkloadError(order.workload.stage, "It was cancelled.") from error
         raise
-    ledger.close(stage_dir, attempt.number, "succeeded", outcome=outcome)
+    ledger.close(attempt, Closed(state="succeeded", outcome=outcome))
     site.objects.delete(site.kind.resource, order.name, uid)
     return outcome
 
 
-def _cancelled(site: Site, order: Order, attempt: Attempt, stage_dir: str) -> None:
+def _end(site: Site, order: Order, attempt: Begun) -> None:
     """Ends the workload, for its launcher is being ended."""
     hasty = replace(site, objects=replace(site.objects, patience_s=_HASTE_S))
     try:
@@ -113,7 +97,7 @@ def _cancelled(site: Site, order: Order, attempt: Attempt, stage_dir: str) -> No
         say(order.workload.stage, f"deleted {site.kind.title} {order.name}")
     except UserError as error:
         say(order.workload.stage, f"{site.kind.title} {order.name} ends itself, for it could not be deleted: {error}")
-    ledger.close(stage_dir, attempt.number, "cancelled", reason=_CANCELLED)
+    ledger.close(attempt, Closed(state="cancelled"))
 
 
 @contextlib.contextmanager
@@ -139,16 +123,15 @@ def _signals_exit() -> Iterator[None]:
 
 
 def cancel(plan: Plan) -> list[str]:
-    """Deletes every object of a run, waits up to 30 s for its pods to end, and closes its ledgers.
+    """Closes what a run has under way, deletes every object of it, and waits up to 30 s for its pods to end.
 
     Returns a line for each thing done. Launchers that are alive see that their attempt was cancelled.
     """
     objects = _objects(plan)
     done = []
     for stage in STAGES:
-        stage_dir = plan.stage_dir(stage)
-        if attempt := ledger.opened(stage_dir):
-            ledger.close(stage_dir, attempt.number, "cancelled", reason=_CANCELLED)
+        if attempt := ledger.opened(plan.stage_dir(stage)):
+            ledger.close(attempt, Closed(state="cancelled"))
     pods = []
     for kind in KINDS.values():
         for found in objects.find(kind.resource, labels=names.run_selector(plan.run_id)):

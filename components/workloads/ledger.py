@@ -1,8 +1,9 @@
-"""The attempts at a stage's workload, in `workloads.json` of the stage's folder.
+"""The attempts at a stage's workload, each in a folder of its own below the stage's: attempt-1, attempt-2, ...
 
 An attempt is written down before its object is created and closed when its end is known, so that a launcher that was
 killed at any moment finds out what it had begun: it takes up an open attempt, returns the outcome of one that
-succeeded, and begins a new one after a failure. An attempt is closed once; who comes later finds how.
+succeeded, and begins a new one after a failure. Each fact is a file that is written once (`begun.json`, `created.json`,
+`closed.json`), so two launchers of a run, or a launcher and `posttrain cancel`, cannot undo what the other has written.
 """
 
 from __future__ import annotations
@@ -10,96 +11,120 @@ from __future__ import annotations
 import time
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter
+from pydantic import BaseModel, ConfigDict, Field
 
 from components import storage
 from components.record import sha256_of
+from components.workloads import names
 from components.workloads.workload import Outcome, Workload
 
-FILE = "workloads.json"
+BEGUN, CREATED, CLOSED = "begun.json", "created.json", "closed.json"
 
-State = Literal["open", "succeeded", "failed", "cancelled", "vanished"]
+State = Literal["succeeded", "failed", "cancelled", "vanished"]
 
 
-class Attempt(BaseModel):
-    """One attempt.
-
-    Attributes:
-      number: 1 for the first.
-      kind: of the object, as in `engine`.
-      name, uid: of the object; uid is None until it is known to exist.
-      workload_sha256: what was to be done.
-      state: how it is; `vanished` is an object that was gone before its end was seen.
-      began, ended: UTC, ISO 8601.
-      reason: why it did not succeed.
-      outcome: of one that succeeded.
-    """
-
+class _Fact(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
+    at: str = Field(default_factory=lambda: time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()))
+
+
+class Begun(_Fact):
+    """An attempt: of which kind its object is (as in `engine`), its name, and what it is to do."""
+
     number: int
+    directory: str
     kind: str
     name: str
     workload_sha256: str
-    uid: str | None = None
-    state: State = "open"
-    began: str
-    ended: str | None = None
+
+
+class Created(_Fact):
+    """The object of an attempt exists."""
+
+    uid: str
+
+
+class Closed(_Fact):
+    """How an attempt ended; `vanished` is an object that was gone before its end was seen.
+
+    `reason` says why it did not succeed; `outcome` is of one that did.
+    """
+
+    state: State
     reason: str | None = None
     outcome: Outcome | None = None
 
 
-_ATTEMPTS = TypeAdapter(tuple[Attempt, ...])
-
-
-def read(stage_dir: str) -> tuple[Attempt, ...]:
+def attempts(stage_dir: str) -> list[Begun]:
     """Returns the attempts, oldest first."""
-    file = storage.join(stage_dir, FILE)
-    return _ATTEMPTS.validate_json(storage.read_bytes(file)) if storage.exists(file) else ()
+    found: list[Begun] = []
+    while attempt := _read(_directory(stage_dir, len(found) + 1), BEGUN, Begun):
+        found.append(attempt)
+    return found
 
 
-def opened(stage_dir: str) -> Attempt | None:
+def opened(stage_dir: str) -> Begun | None:
     """Returns the attempt that is under way, if one is."""
-    return next((attempt for attempt in read(stage_dir) if attempt.state == "open"), None)
+    last = attempts(stage_dir)[-1:]
+    return next((attempt for attempt in last if closed(attempt) is None), None)
 
 
 def succeeded(stage_dir: str, workload: Workload) -> Outcome | None:
     """Returns the outcome of this very workload, if the last attempt was at it and succeeded."""
-    last = read(stage_dir)[-1:]
-    return next((attempt.outcome for attempt in last if attempt.workload_sha256 == sha256_of(workload)), None)
+    for last in attempts(stage_dir)[-1:]:
+        end = closed(last)
+        if end and last.workload_sha256 == sha256_of(workload):
+            return end.outcome
+    return None
 
 
-def begin(stage_dir: str, workload: Workload, kind: str, number: int, name: str) -> Attempt:
-    """Writes down that an attempt begins."""
-    attempt = Attempt(number=number, kind=kind, name=name, workload_sha256=sha256_of(workload), began=_now())
-    _write(stage_dir, (*read(stage_dir), attempt))
+def begin(stage_dir: str, workload: Workload, kind: str) -> Begun:
+    """Writes down that the next attempt begins."""
+    number = len(attempts(stage_dir)) + 1
+    attempt = Begun(
+        number=number,
+        directory=_directory(stage_dir, number),
+        kind=kind,
+        name=names.object_name(workload.run_id, workload.stage, number),
+        workload_sha256=sha256_of(workload),
+    )
+    _write(attempt, BEGUN, attempt)
     return attempt
 
 
-def created(stage_dir: str, number: int, uid: str) -> Attempt:
-    """Writes down that the object of an attempt exists. Returns the attempt, which may have been closed meanwhile."""
-    return _change(stage_dir, number, uid=uid)
+def created(attempt: Begun, uid: str) -> None:
+    """Writes down that the object of an attempt exists."""
+    _write(attempt, CREATED, Created(uid=uid))
 
 
-def close(
-    stage_dir: str, number: int, state: State, *, reason: str | None = None, outcome: Outcome | None = None
-) -> Attempt:
-    """Writes down how an attempt ended. Returns it as it was closed, which may have been by somebody else."""
-    return _change(stage_dir, number, state=state, ended=_now(), reason=reason, outcome=outcome)
+def uid(attempt: Begun) -> str | None:
+    """Returns the uid of an attempt's object, where it is known to have been created."""
+    fact = _read(attempt.directory, CREATED, Created)
+    return fact.uid if fact else None
 
 
-def _change(stage_dir: str, number: int, **facts: object) -> Attempt:
-    attempts = list(read(stage_dir))
-    place = next(place for place, attempt in enumerate(attempts) if attempt.number == number)
-    if attempts[place].state == "open":
-        attempts[place] = attempts[place].model_copy(update=facts)
-        _write(stage_dir, tuple(attempts))
-    return attempts[place]
+def close(attempt: Begun, end: Closed) -> Closed:
+    """Writes down how an attempt ended. Returns how it was closed, which may have been by somebody else, before."""
+    before = closed(attempt)
+    if before is None:
+        _write(attempt, CLOSED, end)
+    return before or end
 
 
-def _write(stage_dir: str, attempts: tuple[Attempt, ...]) -> None:
-    storage.write_text(storage.join(stage_dir, FILE), _ATTEMPTS.dump_json(attempts, indent=1).decode() + "\n")
+def closed(attempt: Begun) -> Closed | None:
+    """Returns how an attempt ended; None while it is open."""
+    return _read(attempt.directory, CLOSED, Closed)
 
 
-def _now() -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+def _directory(stage_dir: str, number: int) -> str:
+    return storage.join(stage_dir, f"attempt-{number}")
+
+
+def _read[T: _Fact](directory: str, file: str, kind: type[T]) -> T | None:
+    uri = storage.join(directory, file)
+    return kind.model_validate_json(storage.read_bytes(uri)) if storage.exists(uri) else None
+
+
+def _write(attempt: Begun, file: str, fact: _Fact) -> None:
+    storage.write_text(storage.join(attempt.directory, file), fact.model_dump_json(indent=1) + "\n")

@@ -21,6 +21,7 @@ import urllib3
 
 from components import storage
 from components.errors import UserError
+from components.workloads.api import Refused, Unreachable
 from components.workloads.objects import Objects
 from components.workloads.seen import Container, Pod, Snapshot
 from components.workloads.workload import OnLine
@@ -29,7 +30,7 @@ FOLDER = "logs"
 _TAIL = 400
 _STORE_EVERY_S = 60.0
 _PAUSE_S = 1.0
-_LAST_WORDS_S = 5.0
+_LAST_WORDS_S = 10.0
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\S+")
 
 
@@ -103,7 +104,7 @@ class Logs:
             if main:
                 self._on_line(line)
 
-        self._followers[pod.uid, container.name] = _Follower(self._objects, pod.name, container.name, heard)
+        self._followers[pod.uid, container.name] = _Follower(self._objects, pod.name, container.name, heard, self._over)
 
     def _keep(self) -> None:
         over = False
@@ -139,8 +140,11 @@ class _File:
 class _Follower:
     """Reads one container's log to its end, in a thread of its own. Set `ended` when its pod has ended or is gone."""
 
-    def __init__(self, objects: Objects, pod: str, container: str, heard: Callable[[str], None]) -> None:
+    def __init__(
+        self, objects: Objects, pod: str, container: str, heard: Callable[[str], None], over: threading.Event
+    ) -> None:
         self.ended = threading.Event()
+        self._over = over
         self._objects = objects
         self._pod = pod
         self._container = container
@@ -151,18 +155,18 @@ class _Follower:
         self.thread.start()
 
     def _read(self) -> None:
-        while True:
-            last = self.ended.is_set()  # a stream that begins after the end and ends well is whole
+        while not self._over.is_set():
+            last = self.ended.is_set()
             try:
                 self._stream()
                 if last:
-                    return
-            except urllib3.exceptions.HTTPError:
-                pass  # cut off: open it again
-            except UserError:
+                    return  # a stream that began after the end and ended well is whole
+            except (urllib3.exceptions.HTTPError, Unreachable):
+                pass  # cut off, or not to be had at the moment
+            except Refused:
                 if last:
                     return  # the pod is gone, and its log with it
-            self.ended.wait(_PAUSE_S)
+            self._over.wait(_PAUSE_S)
 
     def _stream(self) -> None:
         known, repeated = self._at_since, 0

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from components.workloads.api import Manifest
 from components.workloads.kinds import Kind
@@ -26,7 +25,7 @@ class Container:
 
     Attributes:
       sidecar: it runs beside the pod's own containers (an init container that is restarted always).
-      state, reason, message: what it does and why, in the words of Kubernetes.
+      state, reason, message: waiting, running or terminated, and why, in the words of Kubernetes.
       exit_code: of a terminated one.
       started: when it began to run, or an empty text.
       last_reason, last_exit_code: how its run before this one ended, where it was restarted.
@@ -35,7 +34,7 @@ class Container:
     name: str
     image: str
     sidecar: bool = False
-    state: Literal["waiting", "running", "terminated"] = "waiting"
+    state: str = "waiting"
     reason: str = ""
     message: str = ""
     exit_code: int = 0

@@ -109,4 +109,4 @@ class Watch:
                         return
             except UserError:
                 pass  # the look that follows says so, if it lasts
-            self._over.wait(_PAUSE_S)
+            self._over.wait(min(_PAUSE_S, self._poll_s))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,7 +16,7 @@ from played_jobsets import PlayedJobSet
 
 from components import config, tpu
 from components.plan import Plan
-from components.workloads import launch
+from components.workloads import launch, ledger
 from components.workloads.workload import Cpu, Tpu, Workload
 
 CPU = Cpu(cores=1, memory_gb=1)
@@ -62,6 +63,12 @@ def play(api: KubernetesApi, script: Callable[[PlayedJobSet], None]) -> None:
     api.on_create = on_create
 
 
+def states(the_plan: Plan) -> list[str]:
+    """How the attempts at the training stand, oldest first."""
+    ends = [ledger.closed(attempt) for attempt in ledger.attempts(the_plan.stage_dir("train"))]
+    return [end.state if end else "open" for end in ends]
+
+
 def succeed(jobset: PlayedJobSet) -> None:
     """A script: two lines of output, then a good end."""
     jobset.runs("step 1", "step 2")
@@ -88,13 +95,15 @@ def served(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Iterator[Kubernetes
         yield api
 
 
-def launcher(file: str) -> None:
+def launcher(file: str, kubeconfig: str) -> None:
     """What a launcher's process does: runs the workload of the run that lies in `file`, and writes down what it says
     and how it went.
     """
+    os.environ["KUBECONFIG"] = kubeconfig  # the server of processes has the environment of its first use
     said = Path(file).with_suffix(".said").open("a", buffering=1)
     sys.stdout = sys.stderr = said
-    outcome = launch.run(Plan.read(file), workload(), print)
+    the_plan = Plan.read(file)
+    outcome = launch.run(the_plan, workload(run_id=the_plan.run_id), print)
     print(f"outcome {outcome.model_dump_json()}", flush=True)
 
 
@@ -103,6 +112,6 @@ def start_launcher(the_plan: Plan, file: Path) -> multiprocessing.process.BasePr
     file.write_text(the_plan.model_dump_json())
     processes = multiprocessing.get_context("forkserver")
     processes.set_forkserver_preload(["cluster_runs", "kubernetes.client", "components.workloads.jobset"])
-    process = processes.Process(target=launcher, args=(str(file),))
+    process = processes.Process(target=launcher, args=(str(file), os.environ["KUBECONFIG"]))
     process.start()
     return process

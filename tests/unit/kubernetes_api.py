@@ -185,6 +185,11 @@ class KubernetesApi:
         with self._changed:
             return [copy.deepcopy(m) for key, m in self._objects.items() if key[0] == collection]
 
+    def history(self, collection: str) -> list[tuple[int, str, tuple[str, str, str], Manifest]]:
+        """Every change of the objects of one kind: version, what happened, key, the object then."""
+        with self._changed:
+            return [entry for entry in self._history if entry[2][0] == collection]
+
     def write(self, pod: str, container: str, *lines: str, end: bool = False) -> None:
         """Writes lines to a container's log; with `end` the last ones."""
         with self._changed:

@@ -4,7 +4,7 @@ import threading
 import time
 
 import pytest
-from cluster_runs import PATHWAYS, jobsets, plan, play, played, served, succeed, workload
+from cluster_runs import PATHWAYS, jobsets, plan, play, played, served, states, succeed, workload
 from kubernetes_api import JOBSETS
 
 from components import storage
@@ -23,20 +23,14 @@ def run(the_plan, work=None, heard=None):
     return launch.run(the_plan, work or workload(), (heard if heard is not None else []).append)
 
 
-def attempts(the_plan):
-    return [(found.number, found.state) for found in ledger.read(the_plan.stage_dir("train"))]
-
-
 def said(capsys) -> list[str]:
     return [line.partition("] ")[2] for line in capsys.readouterr().out.splitlines()]
 
 
 def begun(the_plan, cluster, **meta):
     """What a launcher leaves that is killed right after the object was created: an open attempt and the object."""
-    name = names.object_name(the_plan.run_id, "train", 1)
-    directory = storage.join(the_plan.stage_dir("train"), "attempt-1")
-    ledger.begin(the_plan.stage_dir("train"), workload(), "jobset", 1, name)
-    order = Order(workload=workload(), name=name, directory=directory, silence_s=900.0)
+    found = ledger.begin(the_plan.stage_dir("train"), workload(), "jobset")
+    order = Order(workload=workload(), name=found.name, directory=found.directory, silence_s=900.0)
     manifest = jobset.manifest(order, the_plan.config.cluster, None)
     manifest["metadata"] |= meta
     return cluster.put(f"{JOBSETS}/jobsets", manifest)
@@ -56,7 +50,7 @@ def test_a_workload_runs_and_its_lines_outcome_and_logs_are_kept(cluster, tmp_pa
     assert storage.read_text(f"{directory}/logs/main-job-workload-container.txt") == "step 1\nstep 2\n"
     assert storage.exists(f"{directory}/heartbeat")
     assert jobsets(cluster) == []
-    assert attempts(plan(tmp_path)) == [(1, "succeeded")]
+    assert states(plan(tmp_path)) == ["succeeded"]
 
 
 def test_the_object_is_owned_by_nobody(cluster, tmp_path):
@@ -98,7 +92,7 @@ def test_an_object_that_the_ledger_does_not_know_to_exist_is_taken_up(cluster, t
     begun(plan(tmp_path), cluster)
     threading.Timer(0.3, lambda: succeed(played(cluster))).start()
     run(plan(tmp_path))
-    assert attempts(plan(tmp_path)) == [(1, "succeeded")]
+    assert states(plan(tmp_path)) == ["succeeded"]
 
 
 def test_an_object_whose_creation_was_answered_by_nothing_is_taken_up(cluster, tmp_path):
@@ -106,7 +100,7 @@ def test_an_object_whose_creation_was_answered_by_nothing_is_taken_up(cluster, t
     cluster.fail("POST", done=True, times=1)
     run(plan(tmp_path))
     assert [made.method for made in cluster.made("POST")] == ["POST", "POST"]
-    assert attempts(plan(tmp_path)) == [(1, "succeeded")]
+    assert states(plan(tmp_path)) == ["succeeded"]
 
 
 @pytest.mark.parametrize("meta", [{"labels": {"team": "others"}}, {"annotations": {names.RUN_ID: "another run"}}])
@@ -117,7 +111,7 @@ def test_an_object_of_somebody_else_is_left_alone(cluster, tmp_path, meta):
     assert [found["metadata"]["uid"] for found in jobsets(cluster)] == [foreign["metadata"]["uid"]]
     play(cluster, succeed)
     run(plan(tmp_path))
-    assert attempts(plan(tmp_path)) == [(1, "failed"), (2, "succeeded")]
+    assert states(plan(tmp_path)) == ["failed", "succeeded"]
 
 
 def test_two_launchers_of_one_run_share_one_object_and_one_outcome(cluster, tmp_path):
@@ -129,7 +123,7 @@ def test_two_launchers_of_one_run_share_one_object_and_one_outcome(cluster, tmp_
     other.join(20)
     assert len(found) == 2
     assert found[0] == found[1]
-    assert attempts(plan(tmp_path)) == [(1, "succeeded")]
+    assert states(plan(tmp_path)) == ["succeeded"]
 
 
 def test_what_the_cluster_forbids_is_said_and_leaves_nothing(cluster, tmp_path):
@@ -144,7 +138,7 @@ def test_what_the_cluster_forbids_is_said_and_leaves_nothing(cluster, tmp_path):
     cluster.heal()
     play(cluster, succeed)
     run(plan(tmp_path))
-    assert attempts(plan(tmp_path)) == [(1, "succeeded")]
+    assert states(plan(tmp_path)) == ["succeeded"]
 
 
 @pytest.mark.parametrize(
@@ -170,7 +164,8 @@ def test_a_failure_is_said_in_the_pods_own_words_and_the_object_stays_to_be_look
     assert failure.value.reason == "Out of memory: lower train.batch_size."
     assert "pod" in failure.value.evidence[0]
     assert len(jobsets(cluster)) == 1
-    assert ledger.read(plan(tmp_path).stage_dir("train"))[0].reason == failure.value.reason
+    (found,) = ledger.attempts(plan(tmp_path).stage_dir("train"))
+    assert ledger.closed(found).reason == failure.value.reason
 
 
 def test_after_a_failure_the_next_attempt_has_a_name_and_a_folder_of_its_own(cluster, tmp_path):
@@ -180,8 +175,8 @@ def test_after_a_failure_the_next_attempt_has_a_name_and_a_folder_of_its_own(clu
     play(cluster, succeed)
     outcome = run(plan(tmp_path))
     assert outcome.log.endswith("attempt-2/log.txt")
-    assert attempts(plan(tmp_path)) == [(1, "failed"), (2, "succeeded")]
-    assert len({found.name for found in ledger.read(plan(tmp_path).stage_dir("train"))}) == 2
+    assert states(plan(tmp_path)) == ["failed", "succeeded"]
+    assert len({found.name for found in ledger.attempts(plan(tmp_path).stage_dir("train"))}) == 2
 
 
 def test_a_failure_without_an_account_is_read_from_the_log(cluster, tmp_path):
@@ -199,7 +194,7 @@ def test_completed_without_the_pods_account_is_no_success(cluster, tmp_path):
     play(cluster, script)
     with pytest.raises(WorkloadError, match="left no account"):
         run(plan(tmp_path))
-    assert attempts(plan(tmp_path)) == [(1, "failed")]
+    assert states(plan(tmp_path)) == ["failed"]
 
 
 def test_completed_with_an_account_of_failure_is_no_success(cluster, tmp_path):
@@ -226,7 +221,7 @@ def test_an_object_that_vanishes_is_no_success_whatever_its_pod_says(cluster, tm
         run(plan(tmp_path))
     play(cluster, succeed)
     run(plan(tmp_path))
-    assert attempts(plan(tmp_path)) == [(1, "vanished"), (2, "succeeded")]
+    assert states(plan(tmp_path)) == ["vanished", "succeeded"]
 
 
 def test_an_object_that_went_while_no_launcher_looked_is_not_created_again_under_its_name(cluster, tmp_path):
@@ -237,7 +232,7 @@ def test_an_object_that_went_while_no_launcher_looked_is_not_created_again_under
     with pytest.raises(WorkloadError, match="gone before its end was seen"):
         run(plan(tmp_path))
     assert cluster.made("POST") == []
-    assert attempts(plan(tmp_path)) == [(1, "vanished")]
+    assert states(plan(tmp_path)) == ["vanished"]
 
 
 def test_an_image_that_cannot_be_pulled_fails_soon_and_frees_the_machines(cluster, tmp_path, monkeypatch):
@@ -253,7 +248,7 @@ def test_an_image_that_cannot_be_pulled_fails_soon_and_frees_the_machines(cluste
     with pytest.raises(WorkloadError, match=r"cannot be pulled.*artifactregistry\.reader"):
         run(plan(tmp_path))
     assert jobsets(cluster) == []
-    assert attempts(plan(tmp_path)) == [(1, "failed")]
+    assert states(plan(tmp_path)) == ["failed"]
 
 
 def test_an_image_that_is_pulled_at_the_second_try_is_no_failure(cluster, tmp_path):
