@@ -50,6 +50,9 @@ class ModelConfig(Section):
     multimodal_complete: bool = Field(
         False, description="complete the text-only export with the tensors of the source that MaxText does not carry"
     )
+    start: Literal["source", "champion"] = Field(
+        "source", description="what training begins from: source, or champion, which is the source until one was promoted"
+    )
 
 
 class TrainConfig(Section):
@@ -175,6 +178,7 @@ class ServeConfig(Section):
         return self
 
 
+_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,59}$"  # of a preset or a slot
 _OBJECT = r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$"  # a name of a Kubernetes object
 _LABEL = r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$"  # a value of a Kubernetes label
 type _Label = Annotated[str, Field(pattern=_LABEL)]
@@ -251,10 +255,75 @@ class ClusterConfig(Section):
         return self
 
 
+class VertexModelConfig(Section):
+    """The model in Vertex AI's Model Registry; without `model` nothing is registered."""
+
+    model: str | None = Field(
+        None,
+        pattern=r"^[a-z_][a-z0-9_-]{0,62}$",
+        description="its id there; every promoted run becomes a version of it; None registers nothing",
+    )
+    project: str | None = Field(None, pattern=r"^[a-z0-9][a-z0-9.:-]*$", description="Google Cloud project")
+    location: str | None = Field(None, pattern=r"^[a-z]+-[a-z]+\d+$", description="region, such as us-central1")
+    image: str | None = Field(None, description="container that serves a Hugging Face directory")
+    args: list[str] = Field([], description="its arguments; $(AIP_STORAGE_URI) stands for the directory")
+    env: dict[str, str] = Field({}, description="its environment; never a secret")
+    port: int = Field(8080, ge=1, le=65535, description="where it listens")
+    predict_route: str = Field("/v1/completions", pattern=r"^/", description="its path for predictions")
+    health_route: str = Field("/health", pattern=r"^/", description="its path that says whether it is ready")
+    endpoint: str | None = Field(
+        None, description="address of the API where it is not the public one (Private Service Connect)"
+    )
+
+    @model_validator(mode="after")
+    def _complete(self) -> VertexModelConfig:
+        for key in ("project", "location", "image") if self.model else ():
+            if getattr(self, key) is None:
+                raise ValueError(f"publish.vertex.{key} is missing: publish.vertex.model needs it")
+        if named := [name for name in self.env if name.endswith(_SECRET)]:
+            raise ValueError(f"publish.vertex.env.{named[0]} would stand in the registry for all to read: take it out")
+        return self
+
+
+class PublishConfig(Section):
+    """What happens to a model with the verdict PROMOTE. Any other is never published."""
+
+    slot: str | None = Field(
+        None,
+        pattern=_NAME,
+        description="whose place it takes: runs of one slot and store compete; None is the preset's name",
+    )
+    hub: str | None = Field(
+        None,
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*$",
+        description="org/name on the Hugging Face hub to push to; None pushes nothing",
+    )
+    private: bool = Field(True, description="whether the repository on the hub is private")
+    vertex: VertexModelConfig = Field(default_factory=VertexModelConfig)
+
+
+_VERSION = r"^projects/[^/]+/secrets/[^/]+/versions/[^/]+$"
+
+
+class SecretsConfig(Section):
+    """Where secrets are in Secret Manager, by resource name. A variable of the environment goes before."""
+
+    hf_token: str | None = Field(
+        None,
+        pattern=_VERSION,
+        description="projects/P/secrets/S/versions/V of the Hugging Face token, where HF_TOKEN is not set",
+    )
+    webhook: str | None = Field(
+        None,
+        pattern=_VERSION,
+        description="of the Slack-compatible address that is told how a run ended, where POSTTRAIN_WEBHOOK is not set",
+    )
+
+
 class Config(Section):
     """A preset with every default filled in."""
 
-    preset: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,59}$", description="name of the preset; its file's name")
+    preset: str = Field(pattern=_NAME, description="name of the preset; its file's name")
     description: str = Field(description="one line for `posttrain presets`")
     engine: Literal["process", "jobset"] = Field(
         "process", description="where workloads run: process is this machine, jobset the Kubernetes cluster"
@@ -269,7 +338,9 @@ class Config(Section):
     evaluate: EvaluateConfig = Field(default_factory=EvaluateConfig)
     export: ExportConfig = Field(default_factory=ExportConfig)
     convert: ConvertConfig = Field(default_factory=ConvertConfig)
+    publish: PublishConfig = Field(default_factory=PublishConfig)
     serve: ServeConfig = Field(default_factory=ServeConfig)
+    secrets: SecretsConfig = Field(default_factory=SecretsConfig)
     cluster: ClusterConfig = Field(default_factory=ClusterConfig)
     tpu: TpuConfig | None = Field(None, description="TPU slices; None trains and evaluates on a CPU")
     maxtext: dict[str, MaxTextValue] = Field({}, description="any further MaxText setting of training and evaluation")
@@ -294,6 +365,14 @@ class Config(Section):
         return self
 
     @model_validator(mode="after")
+    def _compares_with_what_it_measures(self) -> Config:
+        if self.model.start == "champion" and self.evaluate.gate.compare_with == "base":
+            raise ValueError(
+                "model.start=champion measures no base to compare with: leave evaluate.gate.compare_with at both"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _maxtext_knows(self) -> Config:
         problems = maxtext_schema.installed().problems(
             {**self.model.sizes, **self.maxtext, "model_name": self.model.name}
@@ -304,6 +383,11 @@ class Config(Section):
             for key in sorted(given.keys() & OWNED_BY_SECTIONS.keys()):
                 raise ValueError(f"{section}.{key} is set by {OWNED_BY_SECTIONS[key]}; change that instead")
         return self
+
+    @property
+    def slot(self) -> str:
+        """The place that a promoted model of this configuration takes."""
+        return self.publish.slot or self.preset
 
     def sha256(self) -> str:
         """Identity of the configuration: hex sha256 over its canonical JSON."""
