@@ -91,8 +91,8 @@ def _unending(pod: Pod, title: str) -> Stuck | None:
     beside = [c.name for c in pod.containers if not c.sidecar and c != pod.command and c.state == "running"]
     if pod.main and pod.command.state == "terminated" and beside:
         reason = (
-            f"The command has ended but its pod goes on, because {' and '.join(beside)} runs beside it: Pathways' "
-            "proxy and resource manager must be sidecars (init containers with restartPolicy Always, which takes "
+            f"The command has ended but its pod goes on for the sake of {' and '.join(beside)}: Pathways' proxy and "
+            "resource manager must be sidecars (init containers with restartPolicy Always, which takes "
             "Kubernetes 1.29)."
         )
         said = [f"pod {pod.name}: {pod.command.name} ended with exit code {pod.command.exit_code}"]
@@ -119,7 +119,7 @@ def cause(seen: Snapshot, end: End, said: PodOutcome | None, tails: Tails) -> Ex
 
 def _disrupted(seen: Snapshot, end: End) -> Explained | None:
     for pod in seen.pods:
-        why = pod.message if pod.reason == "Evicted" else pod.disrupted
+        why = pod.disrupted or (pod.message if pod.reason == "Evicted" else "")
         if not why:
             continue
         said = [f"pod {pod.name}: {why}"]

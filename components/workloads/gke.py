@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 # with the second one, RBAC knows a service account by its email address, not by a number
 SCOPES = ["https://www.googleapis.com/auth/cloud-platform", "https://www.googleapis.com/auth/userinfo.email"]
-_TIMEOUT_S = 30
+_PATIENCE_S = 30.0
 _SIGN_IN = "run `gcloud auth application-default login` or attach a service account"
 
 
@@ -53,11 +53,13 @@ def configure(name: str, configuration: Configuration) -> None:
 
 def _describe(name: str, credentials: Any) -> Any:
     from google.api_core import exceptions as api
+    from google.api_core.retry import Retry
     from google.auth import exceptions as auth
     from google.cloud import container_v1
 
+    client = container_v1.ClusterManagerClient(credentials=credentials)
     try:
-        return container_v1.ClusterManagerClient(credentials=credentials).get_cluster(name=name, timeout=_TIMEOUT_S)
+        return client.get_cluster(name=name, retry=Retry(timeout=_PATIENCE_S), timeout=_PATIENCE_S)
     except api.NotFound as error:
         raise UserError(f"There is no cluster {name}: check cluster.gke.") from error
     except (api.PermissionDenied, api.Unauthenticated) as error:
@@ -65,7 +67,7 @@ def _describe(name: str, credentials: Any) -> Any:
         raise UserError(f"No permission to look up {name} ({error.message}): {cure}.") from error
     except auth.RefreshError as error:
         raise UserError(f"The Google credentials are no longer valid: {_SIGN_IN}.") from error
-    except (api.GoogleAPICallError, auth.TransportError) as error:
+    except (api.GoogleAPIError, auth.TransportError) as error:
         raise UserError(f"Cannot reach Google Kubernetes Engine to look up {name}: check the network.") from error
 
 

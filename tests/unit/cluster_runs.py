@@ -11,13 +11,15 @@ from pathlib import Path
 
 import kubernetes_api
 import pytest
-from kubernetes_api import JOBSETS, KubernetesApi, Manifest
+from kubernetes_api import CORE, JOBSETS, QUEUE, KubernetesApi, Manifest
 from played_jobsets import PlayedJobSet
 
 from components import config, tpu
 from components.plan import Plan
-from components.workloads import launch, ledger
-from components.workloads.workload import Cpu, Tpu, Workload
+from components.workloads import jobset, launch, ledger, seen
+from components.workloads.kinds import KINDS
+from components.workloads.seen import Snapshot
+from components.workloads.workload import Cpu, Order, Tpu, Workload
 
 CPU = Cpu(cores=1, memory_gb=1)
 PATHWAYS = Tpu(slice=tpu.parse("v6e-32"))
@@ -84,6 +86,29 @@ def played(api: KubernetesApi) -> PlayedJobSet:
     """The one JobSet that there is."""
     (manifest,) = jobsets(api)
     return PlayedJobSet(api, manifest)
+
+
+def created(needs: Cpu | Tpu = CPU, **labels: str) -> PlayedJobSet:
+    """A JobSet that lies on a server which nobody asks, for what only reads a `Snapshot`."""
+    order = Order(workload=workload(needs), name="train-0123456789", directory="gs://bucket/run", silence_s=900.0)
+    tpu_config = config.TpuConfig(slice="v6e-32")
+    manifest = jobset.manifest(order, config.ClusterConfig(hf_secret="hf/token"), tpu_config)
+    manifest["metadata"]["labels"] |= labels
+    api = KubernetesApi()
+    return PlayedJobSet(api, api.put(f"{JOBSETS}/jobsets", manifest))
+
+
+def shown(made: PlayedJobSet) -> Snapshot:
+    """What a look at it shows."""
+    kind, (manifest,) = KINDS["jobset"], jobsets(made.api)
+    entries = made.api.all(f"{QUEUE}/workloads")
+    return Snapshot(
+        kind=kind,
+        manifest=manifest,
+        pods=seen.pods_from(made.pods(), kind, manifest),
+        events=seen.events_from(made.api.all(f"{CORE}/events")),
+        queue=tuple(entries[0]["status"]["conditions"]) if entries else (),
+    )
 
 
 @contextmanager

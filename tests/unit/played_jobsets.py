@@ -6,6 +6,7 @@ import json
 import time
 import uuid
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from kubernetes_api import CORE, JOBSETS, QUEUE, KubernetesApi, Manifest, Request, now
@@ -37,11 +38,11 @@ class PlayedJobSet:
         self.ends()
         self.is_over("Completed", "AllJobsCompleted", "jobset completed successfully")
 
-    def fails(self, reason: str = "", exit_code: int = 1, **container: Any) -> None:
+    def fails(self, reason: str = "", exit_code: int = 1) -> None:
         """The command fails; the pod gives an account where `reason` is said."""
         if reason:
             self.accounts(succeeded=False, reason=reason)
-        self.ends(exit_code, "Failed", **container)
+        self.ends(exit_code, "Failed")
         self.is_over(
             "Failed", "FailedJobs", f"jobset failed due to one or more job failures (first failed job: {self.name})"
         )
@@ -54,10 +55,10 @@ class PlayedJobSet:
                     if not only or job["name"] == only:
                         self._makes_pod(job, index, host)
 
-    def cannot_schedule(self, message: str) -> None:
+    def cannot_schedule(self, message: str, role: str = "") -> None:
         """The scheduler finds no node."""
         condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
-        self._pods(lambda pod: pod["status"].update(conditions=[condition]))
+        self._pods(lambda pod: pod["status"].update(conditions=[condition]), role)
 
     def has_event(self, about: str, reason: str, message: str, *, warning: bool = True) -> None:
         """An event about an object."""
@@ -73,13 +74,14 @@ class PlayedJobSet:
             },
         )
 
-    def waits(self, reason: str, message: str) -> None:
-        """The containers of its pods cannot start."""
-        self._pods(lambda pod: _states(pod, "Pending", {"waiting": {"reason": reason, "message": message}}))
+    def waits(self, reason: str, message: str, role: str = "", container: str = "", **report: Any) -> None:
+        """The containers of its pods, or one of them, cannot start."""
+        state = {"waiting": {"reason": reason, "message": message}}
+        self._pods(lambda pod: _states(pod, "Pending", state, container, **report), role)
 
-    def starts(self, at: str | None = None) -> None:
-        """Its pods run, since `at` or since this moment."""
-        self._pods(lambda pod: _states(pod, "Running", {"running": {"startedAt": at or now()}}))
+    def starts(self, role: str = "") -> None:
+        """Its pods run."""
+        self._pods(lambda pod: _states(pod, "Running", {"running": {"startedAt": now()}}), role)
 
     def writes(self, *lines: str, role: str = "", container: str = "") -> None:
         """The command (or another container) writes lines."""
@@ -95,23 +97,27 @@ class PlayedJobSet:
         account = PodOutcome(name=self.name, succeeded=succeeded, seconds=1.5, reason=reason)
         storage.write_text(storage.join(self.order.directory, OUTCOME), account.model_dump_json())
 
-    def ends(self, exit_code: int = 0, phase: str = "Succeeded", **container: Any) -> None:
-        """The containers of its pods end."""
-        state = {
-            "exitCode": exit_code,
-            "reason": "Error" if exit_code else "Completed",
-            "startedAt": now(),
-            **container,
-        }
-        self._pods(lambda pod: _states(pod, phase, {"terminated": state}))
+    def ends(self, exit_code: int = 0, phase: str = "Succeeded", *, container: str = "", reason: str = "") -> None:
+        """The containers of its pods, or one of them, end."""
+        facts = {"exitCode": exit_code, "reason": reason or ("Error" if exit_code else "Completed"), "startedAt": now()}
+        self._pods(lambda pod: _states(pod, phase, {"terminated": facts}, container))
         for pod in self.pods():
-            for container_spec in [*pod["spec"].get("initContainers", []), *pod["spec"]["containers"]]:
-                self.api.write(pod["metadata"]["name"], container_spec["name"], end=True)
+            for ended in [*pod["spec"].get("initContainers", []), *pod["spec"]["containers"]]:
+                self.api.write(pod["metadata"]["name"], ended["name"], end=True)
 
     def is_disrupted(self, reason: str, message: str) -> None:
         """The cluster takes its pods away."""
         condition = {"type": "DisruptionTarget", "status": "True", "reason": reason, "message": message}
         self._pods(lambda pod: pod["status"].update(conditions=[condition]))
+
+    def is_evicted(self, message: str) -> None:
+        """Kubelet evicts its pods; one before 1.26 sets no condition."""
+        self._pods(lambda pod: pod["status"].update(reason="Evicted", message=message))
+
+    def is_deleted_for(self, seconds: float) -> None:
+        """Its pods should have been gone for so long, but kubelet does not say that they are."""
+        since = datetime.now(UTC) - timedelta(seconds=seconds)
+        self._pods(lambda pod: pod["metadata"].update(deletionTimestamp=since.strftime("%Y-%m-%dT%H:%M:%SZ")))
 
     def is_over(self, state: str, reason: str, message: str) -> None:
         """The JobSet controller sets the terminal state."""
@@ -178,24 +184,25 @@ class PlayedJobSet:
         meta = {"name": name, "labels": {**template.get("metadata", {}).get("labels", {}), **labels}}
         self.api.put(PODS, {"metadata": meta, "spec": template["spec"], "status": {"phase": "Pending"}})
 
-    def _pods(self, change: Callable[[Manifest], object]) -> None:
+    def _pods(self, change: Callable[[Manifest], object], role: str = "") -> None:
         for pod in self.pods():
-            self.api.change(PODS, pod["metadata"]["name"], change)
+            if role in ("", pod["metadata"]["labels"]["jobset.sigs.k8s.io/replicatedjob-name"]):
+                self.api.change(PODS, pod["metadata"]["name"], change)
 
     def _itself(self, change: Callable[[Manifest], object]) -> None:
         self.api.change(f"{JOBSETS}/jobsets", self.name, change)
 
 
-def _states(pod: Manifest, phase: str, state: Manifest) -> None:
-    def reports(containers: list[Manifest]) -> list[Manifest]:
-        return [{"name": container["name"], "restartCount": 0, "state": state} for container in containers]
-
-    pod["status"] |= {
-        "phase": phase,
-        "conditions": [],
-        "initContainerStatuses": reports(pod["spec"].get("initContainers", [])),
-        "containerStatuses": reports(pod["spec"]["containers"]),
-    }
+def _states(pod: Manifest, phase: str, state: Manifest, only: str = "", **report: Any) -> None:
+    """Puts the containers of a pod into a state; with `only` one of them, and the others stay."""
+    status = pod["status"]
+    status |= {"phase": phase, "conditions": []}
+    for kind, reports in (("initContainers", "initContainerStatuses"), ("containers", "containerStatuses")):
+        before = {entry["name"]: entry for entry in status.get(reports, [])}
+        status[reports] = [
+            {"name": name, "restartCount": 0, "state": state, **report} if only in ("", name) else before[name]
+            for name in (container["name"] for container in pod["spec"].get(kind, []))
+        ]
 
 
 def _order(manifest: Manifest) -> Order:
