@@ -10,6 +10,8 @@ from components.workloads.seen import Event, Pod, Snapshot
 RUNNING = "running"
 _QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 _LONGEST = 300
+# where the scheduler begins to speak of what it has tried besides
+_ASIDE = re.compile(r" (?=no new claims to deallocate,|preemption:)")
 
 
 def phase(seen: Snapshot) -> str:
@@ -47,7 +49,7 @@ def _waiting(pod: Pod, events: list[Event]) -> str:
     warnings = [event.message for event in events if event.warning and event.reason != "FailedScheduling"]
     if pod.unscheduled:
         place = "waiting for the slice" if pod.tpu else "scaling the CPU pool"
-        why = " ".join([pod.unscheduled.partition(" preemption:")[0], *warnings[-1:]])
+        why = " ".join([_ASIDE.split(pod.unscheduled)[0], *warnings[-1:]])
         return _advised(f"{place}: {_short(why)}", why)
     for container in pod.containers:
         if container.state == "waiting" and container.message:

@@ -102,6 +102,10 @@ WAITING = (
         "check the reservation, the quota and the size limit of the node pool; a slice is had whole or not at all",
     ),
     _s(
+        r"didn't have free ports|didn't match pod (anti-)?affinity rules|didn't satisfy existing pods anti-affinity",
+        "another workload has these hosts: it starts when that one ends",
+    ),
+    _s(
         r"didn't match Pod's node affinity/selector|didn't satisfy .*node affinity",
         "check that a node pool has the accelerator and topology of tpu.slice, or the name in cluster.cpu_pool",
     ),

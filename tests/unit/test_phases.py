@@ -78,6 +78,22 @@ def test_workers_without_a_node_wait_for_the_slice_with_the_schedulers_reason_an
     )
 
 
+def test_workers_wait_for_the_hosts_that_another_workload_has():
+    made = created(PATHWAYS)
+    made.makes_pods()
+    made.starts("pathways-head")
+    made.cannot_schedule(
+        "0/11 nodes are available: 3 node(s) didn't match Pod's node affinity/selector, 8 node(s) didn't have free ports "
+        "for the requested pod ports. no new claims to deallocate, preemption: 0/11 nodes are available: 11 Preemption "
+        "is not helpful for scheduling.",
+        "worker",
+    )
+    assert phase(shown(made)).endswith(
+        "8 node(s) didn't have free ports for the requested pod ports. (if it lasts: another workload has these hosts: it "
+        "starts when that one ends)"
+    )
+
+
 def test_a_stockout_that_the_autoscaler_reports_is_said():
     made = created(PATHWAYS)
     made.makes_pods()
