@@ -14,7 +14,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -51,7 +51,8 @@ class ModelConfig(Section):
         False, description="complete the text-only export with the tensors of the source that MaxText does not carry"
     )
     start: Literal["source", "champion"] = Field(
-        "source", description="what training begins from: source, or champion, which is the source until one was promoted"
+        "source",
+        description="what training begins from: source, or champion, which is the source until one was promoted",
     )
 
 
@@ -237,9 +238,9 @@ class ClusterConfig(Section):
         pattern=r"^[a-z0-9][a-z0-9.-]*/[A-Za-z0-9._-]+$",
         description="name/key of the Kubernetes Secret with the Hugging Face token",
     )
-    images: dict[Literal["training", "converter", "serving", "proxy", "pathways"], str] = Field(
-        {}, description="images of your own instead of the default ones"
-    )
+    images: dict[
+        Literal["training", "converter", "serving", "proxy", "pathways", "ray-torchtpu", "ray-maxtext"], str
+    ] = Field({}, description="images of your own instead of the default ones")
     env: dict[str, str] = Field({}, description="further environment of every workload; never a secret")
     silence_s: int = Field(900, ge=30, description="a workload whose launcher has been silent for so long ends itself")
     detached: bool = Field(False, description="no silence bound: the workload goes on without its launcher")
@@ -320,17 +321,35 @@ class SecretsConfig(Section):
     )
 
 
-class Config(Section):
-    """A preset with every default filled in."""
+class AnyConfig(Section):
+    """What the presets of every pipeline have: a name, and where their workloads run."""
 
     preset: str = Field(pattern=_NAME, description="name of the preset; its file's name")
     description: str = Field(description="one line for `posttrain presets`")
-    engine: Literal["process", "jobset"] = Field(
-        "process", description="where workloads run: process is this machine, jobset the Kubernetes cluster"
-    )
+    pipeline: str = Field(description="which pipeline the preset is of")
+    engine: str = Field(description="where workloads run: process is this machine, the others a Kubernetes cluster")
     seed: int = Field(0, ge=0, le=2**32 - 1, description="data order and sampling, of training and of evaluation")
     store: str | None = Field(
         None, description="root of converted weights and of the list of runs, gs:// where pods work; None is ./store"
+    )
+    cluster: ClusterConfig = Field(default_factory=ClusterConfig)
+    tpu: TpuConfig | None = Field(None, description="TPU slices; None works on CPUs")
+
+    def sha256(self) -> str:
+        """Identity of the configuration: hex sha256 over its canonical JSON."""
+        return sha256_of(self)
+
+    def to_yaml(self) -> str:
+        """The complete configuration as a person would write it."""
+        return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False, allow_unicode=True, width=120)
+
+
+class Config(AnyConfig):
+    """A preset of the pipeline `grpo` with every default filled in."""
+
+    pipeline: Literal["grpo"] = Field("grpo", description="which pipeline the preset is of")
+    engine: Literal["process", "jobset"] = Field(
+        "process", description="where workloads run: process is this machine, jobset the Kubernetes cluster"
     )
     model: ModelConfig
     data: DatasetSpec
@@ -341,8 +360,6 @@ class Config(Section):
     publish: PublishConfig = Field(default_factory=PublishConfig)
     serve: ServeConfig = Field(default_factory=ServeConfig)
     secrets: SecretsConfig = Field(default_factory=SecretsConfig)
-    cluster: ClusterConfig = Field(default_factory=ClusterConfig)
-    tpu: TpuConfig | None = Field(None, description="TPU slices; None trains and evaluates on a CPU")
     maxtext: dict[str, MaxTextValue] = Field({}, description="any further MaxText setting of training and evaluation")
 
     @model_validator(mode="after")
@@ -388,14 +405,6 @@ class Config(Section):
     def slot(self) -> str:
         """The place that a promoted model of this configuration takes."""
         return self.publish.slot or self.preset
-
-    def sha256(self) -> str:
-        """Identity of the configuration: hex sha256 over its canonical JSON."""
-        return sha256_of(self)
-
-    def to_yaml(self) -> str:
-        """The complete configuration as a person would write it."""
-        return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False, allow_unicode=True, width=120)
 
 
 # MaxText settings that a section of ours decides: saying them twice would leave two places for one value.
@@ -554,8 +563,14 @@ def _one_line(error: ValidationError) -> str:
 
 
 def _keys_at(location: tuple[int | str, ...]) -> list[str]:
-    model: Any = Config
+    section: type[BaseModel] | None = Config
     for part in location:
-        field = model.model_fields.get(str(part)) if isinstance(model, type) and issubclass(model, BaseModel) else None
-        model = field.annotation if field else None
-    return list(model.model_fields) if isinstance(model, type) and issubclass(model, BaseModel) else []
+        field = section.model_fields.get(str(part)) if section else None
+        section = _section(field.annotation) if field else None
+    return list(section.model_fields) if section else []
+
+
+def _section(annotation: Any) -> type[BaseModel] | None:
+    """The section that a key holds, or may hold; None where it holds a single value."""
+    of = (annotation, *get_args(annotation))
+    return next((part for part in of if isinstance(part, type) and issubclass(part, BaseModel)), None)
