@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import subprocess
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -84,8 +85,7 @@ def test_an_image_says_which_code_it_has(cluster, namespace, either):
     program = "from components.record import code_version; print(code_version())"
     said = run_pod(cluster, namespace, either, ["python3", "-c", program]).strip()
     assert re.fullmatch(r"[0-9a-f]{40}(-dirty)?", said)
-    about = json.loads(subprocess.run(["buildah", "inspect", "--type", "image", either], capture_output=True).stdout)
-    assert about["OCIv1"]["config"]["Labels"]["org.opencontainers.image.revision"] == said
+    assert contents(either)["config"]["Labels"]["org.opencontainers.image.revision"] == said
 
 
 def test_a_pod_carries_out_an_order_and_stores_what_came_of_it(cluster, namespace, image, bucket: Bucket):
@@ -117,13 +117,8 @@ print(storage.crc32c("/tmp/large"), storage.crc32c("{bucket.uri}/large"))
 
 def test_the_training_image_is_its_base_with_the_package_on_top(cluster, image):
     built = harness.image("training", "--build-arg", f"BASE={image}", "--build-arg", "NEEDS_TPU=")
-    layers = [
-        json.loads(subprocess.run(["buildah", "inspect", "--type", "image", name], capture_output=True).stdout)[
-            "OCIv1"
-        ]["rootfs"]["diff_ids"]
-        for name in (image, built)
-    ]
-    assert layers[1][: len(layers[0])] == layers[0]
+    below, above = (contents(name)["rootfs"]["diff_ids"] for name in (image, built))
+    assert above[: len(below)] == below
 
 
 def test_a_base_without_what_training_needs_of_a_tpu_is_not_built_on(cluster, image):
@@ -131,38 +126,68 @@ def test_a_base_without_what_training_needs_of_a_tpu_is_not_built_on(cluster, im
         harness.image("training", "--build-arg", f"BASE={image}")
 
 
-def test_a_change_of_the_code_leaves_the_layer_of_the_dependencies_alone(cluster, launcher_image, tmp_path):
+@pytest.fixture
+def checkout(cluster: Cluster, launcher_image: str, tmp_path: Path) -> Iterator[Callable[[], str]]:
+    """A checkout of its own below `tmp_path`; called, it builds its launcher image and returns its name."""
     for name in ("components", "pipelines", "configs", "images"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__", ".venv"))
     for name in ("pyproject.toml", ".dockerignore"):
         shutil.copy2(ROOT / name, tmp_path)
-    command = [str(tmp_path / "images" / "build"), "--tag", "changing", "launcher"]
+    name = f"localhost/posttrain-launcher:{tmp_path.name.lower()}"
+    command = [str(tmp_path / "images" / "build"), "--tag", name.partition(":")[2], "launcher"]
 
-    def built() -> list[tuple[str, str]]:
+    def build() -> str:
         done = subprocess.run(command, check=True, capture_output=True, text=True)
-        return history(done.stdout.strip())
+        assert done.stdout.strip() == name
+        return name
 
-    before = built()
+    yield build
+    subprocess.run(["buildah", "rmi", name], check=True, capture_output=True)
+
+
+def test_a_change_of_the_code_leaves_the_layer_of_the_dependencies_alone(checkout, tmp_path):
+    before = made(checkout())
     (tmp_path / "components" / "changed.py").write_text("")
-    after = built()
+    after = made(checkout())
     code = next(i for i, (step, _) in enumerate(before) if "COPY" in step and "components" in step)
     assert any("uv pip install" in step for step, _ in before[:code])
     assert before[:code] == after[:code]
     assert before[code] != after[code]
-    subprocess.run(["buildah", "rmi", "localhost/posttrain-launcher:changing"], check=True, capture_output=True)
 
 
-def history(image: str) -> list[tuple[str, str]]:
+def test_nothing_of_a_checkout_but_the_package_gets_into_an_image(checkout, tmp_path):
+    planted = [
+        ".env",
+        "runs/log.txt",
+        "components/.env",
+        "configs/.cache/x",
+        "configs/cluster/x.yaml",
+        "images/launcher/key",
+    ]
+    for name in planted:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("sentinel-of-a-checkout")
+    (tmp_path / "components" / "seen.py").write_text("# sentinel-of-a-checkout\n")
+    container = run("buildah", "from", checkout())
+    try:
+        grep = ("grep", "--recursive", "--files-with-matches", "sentinel-of-a-checkout", "/opt/posttrain", "/home")
+        found = run("buildah", "run", "--isolation", "chroot", container, "--", *grep)
+    finally:
+        run("buildah", "rm", container)
+    assert found == "/opt/posttrain/components/seen.py"
+
+
+def made(image: str) -> list[tuple[str, str]]:
     """The steps of an image with the time at which each was made: a step that was not made again keeps its time."""
-    about = json.loads(subprocess.run(["buildah", "inspect", "--type", "image", image], capture_output=True).stdout)
-    return [(step["created_by"], step["created"]) for step in about["OCIv1"]["history"]]
+    return [(step["created_by"], step["created"]) for step in contents(image)["history"]]
 
 
-def test_nothing_of_a_checkout_but_the_package_gets_into_an_image(cluster, namespace, either):
-    program = "import os; print(sorted(os.listdir('/opt/posttrain')), sorted(os.listdir('/opt/posttrain/configs')))"
-    said = run_pod(cluster, namespace, either, ["python3", "-c", program])
-    top = {"components", "configs", "pipelines", "pyproject.toml", "requirements.txt"}
-    configs = {path.name for path in (ROOT / "configs").glob("*.yaml")}
-    words = {word.strip("[',]") for word in said.split()}
-    assert words <= top | configs
-    assert Path(ROOT, "configs", "cluster").is_dir()
+def contents(image: str) -> Any:
+    """The OCI configuration of an image."""
+    return json.loads(run("buildah", "inspect", "--type", "image", image))["OCIv1"]
+
+
+def run(*command: str) -> str:
+    if shutil.which(command[0]) is None:
+        pytest.skip(f"{command[0]} looks into images, and is not installed")
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
