@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from cluster_runs import jobsets, plan, play, served, start_launcher, states, workload
+from cluster_runs import jobsets, plan, play, served, states, workload
 from kfp import compiler, components, dsl, local
 from kubernetes_api import JOBSETS
 
@@ -13,7 +13,6 @@ from components.plan import PLAN
 from components.stage import STAGES
 from components.workloads import jobset, kube, launch, ledger
 from components.workloads.workload import Order
-from tests.local.conftest import wait_for
 
 
 @pytest.fixture
@@ -57,18 +56,6 @@ def test_a_workload_whose_launcher_was_lost_is_ended(cluster, tmp_path, capsys, 
     assert said == [f"deleted JobSet {name}"]
     assert jobsets(cluster) == []
     assert ledger.opened(the_plan.stage_dir(stage)) is None
-
-
-def test_a_workload_whose_launcher_was_killed_is_ended(cluster, tmp_path, capsys):
-    the_plan = prepared(tmp_path)
-    play(cluster, lambda made: made.runs())
-    launcher = start_launcher(the_plan, tmp_path / "plan.json")
-    wait_for(lambda: jobsets(cluster), 60)
-    launcher.kill()
-    launcher.join()
-    cleaned(capsys, run_id=the_plan.run_id, output=the_plan.run_dir)
-    assert jobsets(cluster) == []
-    assert states(the_plan) == ["cancelled"]
 
 
 @pytest.mark.parametrize(
