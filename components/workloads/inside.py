@@ -74,6 +74,11 @@ def _say(line: str) -> None:
     print(line, flush=True)
 
 
+# of the silence bound: how often the heartbeat is looked at, and after how long without one the command is ended, so
+# that command, log and pod have ended too when the bound is over
+_LOOK, _ENOUGH = 0.1, 0.75
+
+
 class _Silence:
     """Notices that the launcher's heartbeat has stopped, by this machine's own clock."""
 
@@ -82,15 +87,15 @@ class _Silence:
         self._bound = order.silence_s
         self._last, self._since = "", time.monotonic()
         if self._bound is not None:
-            threading.Thread(target=self._listen, args=(self._bound / 10,), daemon=True).start()
+            threading.Thread(target=self._listen, args=(self._bound * _LOOK,), daemon=True).start()
 
     def reason(self) -> str | None:
         """Why the command must end, or None."""
-        if self._bound is None or time.monotonic() - self._since < self._bound:
+        if self._bound is None or time.monotonic() - self._since < self._bound * _ENOUGH:
             return None
         return (
-            f"Its launcher has been silent for {duration(self._bound)}, so the workload ended itself to free the "
-            "slice: `posttrain run --resume` continues it."
+            f"Its launcher fell silent, so the workload ended itself within {duration(self._bound)} to free the slice: "
+            "`posttrain run --resume` continues it."
         )
 
     def _listen(self, period: float) -> None:
