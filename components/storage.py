@@ -20,7 +20,7 @@ import shutil
 import tempfile
 import threading
 import uuid
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, NamedTuple
@@ -310,42 +310,53 @@ def copy_tree(source: Uri, destination: Uri, *, last: str = "manifest.json") -> 
     beside it is whole. When it fails, the files it has written are removed again. Raises UserError when `source` has no
     files.
     """
-    names = [name for name, _ in list_files(source)]
-    if not names:
+    found = _found(source)
+    if not found:
         raise UserError(f"{os.fspath(source)} does not exist or is empty: check the address.")
-    copy_files(source, destination, names, last=last)
+    _copy_all(source, destination, found, last)
 
 
 def copy_files(source: Uri, destination: Uri, names: Collection[str], *, last: str = "manifest.json") -> None:
     """Copies as `copy_tree` does, but only the files of these names, relative to the folders."""
-    ordered = sorted(names, key=lambda name: (name == last, name))
+    found: Mapping[str, Blob | None] = dict.fromkeys(names) if is_local(source) else _found(source)
+    if missing := sorted(set(names) - found.keys()):
+        raise UserError(f"{join(source, missing[0])} does not exist: check the address.")
+    _copy_all(source, destination, {name: found[name] for name in names}, last)
+
+
+def _found(uri: Uri) -> dict[str, Blob | None]:
+    """Returns the names of all files below a folder; with what the service knows of each, where it does."""
+    if is_local(uri):
+        return {name: None for name, _ in list_files(uri)}
+    with gcs.errors("list", uri):
+        return dict(gcs.blobs(uri))
+
+
+def _copy_all(source: Uri, destination: Uri, files: Mapping[str, Blob | None], last: str) -> None:
+    ordered = {name: files[name] for name in sorted(files, key=lambda name: (name == last, name))}
     if is_local(destination):
         _copy_here(source, Path(destination), ordered, last)
     else:
-        _copy_there(source, destination, ordered, last)
+        _copy_there(source, destination, list(ordered), last)
 
 
-def _copy_here(source: Uri, destination: Path, names: list[str], last: str) -> None:
+def _copy_here(source: Uri, destination: Path, files: Mapping[str, Blob | None], last: str) -> None:
     """Brings files to this machine: to a folder beside their places first, from where they are renamed in order."""
-    if outside := [name for name in names if ".." in PurePosixPath(name).parts or name.startswith("/")]:
+    if outside := [name for name in files if ".." in PurePosixPath(name).parts or name.startswith("/")]:
         raise UserError(f"{os.fspath(source)} holds {outside[0]}, a name that leads out of a folder: rename it.")
     stage = destination / f"{PARTIAL}{uuid.uuid4().hex}"
     with user_errors("write", destination), _parents(stage), contextlib.ExitStack() as undo:
         try:
-            for folder in {(stage / name).parent for name in names}:
+            for folder in {(stage / name).parent for name in files}:
                 folder.mkdir(parents=True, exist_ok=True)
             if is_local(source):
-                copies = [partial(_copy, Path(source, name), stage / name, destination / name) for name in names]
-                transfer.run(copies)
+                transfer.run([partial(_copy, Path(source, name), stage / name, destination / name) for name in files])
             else:
                 with gcs.errors("read", source):
-                    blobs = dict(gcs.blobs(source))
-                    if missing := [name for name in names if name not in blobs]:
-                        raise UserError(f"{join(source, missing[0])} does not exist: check the address.")
-                    transfer.download({stage / name: blobs[name] for name in names})
-            if last in names:
+                    transfer.download({stage / name: blob for name, blob in files.items() if blob})
+            if last in files:
                 (destination / last).unlink(missing_ok=True)
-            for name in names:
+            for name in files:
                 undo.callback(_discard, destination, name)
                 with user_errors("write", destination / name):
                     (destination / name).parent.mkdir(parents=True, exist_ok=True)

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from google.cloud.storage import Blob
 
 THREADS = 8  # fewer than the ten connections that the client keeps open
-PIECE = 32 << 20  # bytes; each thread holds one in memory
+PIECE = 16 << 20  # bytes; each thread holds one in memory
+PIECE_UP = 100 << 20  # of a file that goes up: the service confirms one before the next is sent, so few are better
 
 
 class Stopped(Exception):
@@ -67,18 +68,18 @@ class Source(Protocol):
 def upload(source: Path, target: Blob, content_type: str, stop: threading.Event) -> None:
     """Stores a file as an object, as `send` does."""
     with source.open("rb") as file:
-        send(file, target, os.fstat(file.fileno()).st_size, content_type, stop)
+        send(file, target, os.fstat(file.fileno()).st_size, content_type, stop, PIECE_UP)
 
 
-def send(source: Source, target: Blob, size: int, content_type: str, stop: threading.Event) -> None:
-    """Stores the `size` bytes of a stream as an object, which appears when the service has all of them.
+def send(source: Source, target: Blob, size: int, content_type: str, stop: threading.Event, piece: int) -> None:
+    """Stores the `size` bytes of a stream as an object, `piece` by `piece`; it appears when the service has all of them.
 
     When reading fails nothing appears. Raises DataCorruption when the service has got other bytes, and Stopped between
     two pieces once `stop` is set.
     """
     from google.cloud.storage.exceptions import DataCorruption
 
-    target.chunk_size = PIECE
+    target.chunk_size = piece
     read = _Read(source, stop)
     target.upload_from_file(read, size=size, content_type=content_type, checksum="crc32c")
     if target.crc32c != encoded(read.checksum):  # the service compares too, but not every one that speaks its language

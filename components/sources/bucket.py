@@ -63,18 +63,17 @@ def stream(repo: hub.Repo, commit: str, files: list[hub.File], destination: str,
     transfer.run([partial(storage.delete_file, storage.join(destination, name)) for name in marks.keys() - there])
     if there:
         say(f"{len(there)} of {len(files)} files are there already")
-    stop = threading.Event()
-    missing = [file for file in files if file.name not in there]
-    transfer.run([partial(_stream, repo, commit, file, destination, say, stop) for file in missing], stop)
+    stop, speaking = threading.Event(), threading.Lock()
 
+    def bring(file: hub.File) -> None:
+        uri = storage.join(destination, file.name)
+        target = gcs.blob(uri)
+        with hub.opened(repo, commit, file) as source, gcs.errors("write", uri):
+            transfer.send(source, target, file.size, storage.content_type(uri), stop, transfer.PIECE)
+            target.metadata = {_MARK: file.digest}
+            target.patch(if_generation_match=target.generation)
+        with speaking:
+            there.add(file.name)
+            say(f"stored {file.name}, {len(there)} of {len(files)} files ({file.size / 1e9:.2f} GB)")
 
-def _stream(
-    repo: hub.Repo, commit: str, file: hub.File, destination: str, say: Callable[[str], None], stop: threading.Event
-) -> None:
-    uri = storage.join(destination, file.name)
-    target = gcs.blob(uri)
-    with hub.opened(repo, commit, file) as source, gcs.errors("write", uri):
-        transfer.send(source, target, file.size, storage.content_type(uri), stop)
-        target.metadata = {_MARK: file.digest}
-        target.patch(if_generation_match=target.generation)
-    say(f"stored {file.name} ({file.size / 1e6:.1f} MB)")
+    transfer.run([partial(bring, file) for file in files if file.name not in there], stop)

@@ -12,10 +12,10 @@ import contextlib
 import hashlib
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from components.errors import UserError
 from components.storage import user_errors
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 SCHEME = "hf://"
 _CHUNK = 1 << 20  # bytes
-_TRIES = 5  # connections in a row that bring nothing
+_TRIES = 6  # connections in a row that bring nothing, with half a minute of waiting between them in all
 
 
 @dataclass(frozen=True)
@@ -145,19 +145,25 @@ class Stream:
         """How many bytes were read."""
         return self._position
 
+    def close(self) -> None:
+        """Ends the connection."""
+        self._chunks.close()
+
 
 @contextlib.contextmanager
 def opened(repo: Repo, commit: str, file: File) -> Iterator[Stream]:
     """Yields the bytes of a file at a commit."""
-    with _hub_errors(repo):
-        yield Stream(repo, commit, file)
+    with _hub_errors(repo), contextlib.closing(Stream(repo, commit, file)) as stream:
+        yield stream
 
 
-def _chunks(repo: Repo, commit: str, file: File) -> Iterator[bytes]:
+def _chunks(repo: Repo, commit: str, file: File) -> Generator[bytes, None, None]:
     import httpx
     from huggingface_hub import constants, hf_hub_url
     from huggingface_hub.utils import build_hf_headers, hf_raise_for_status, http_stream_backoff
 
+    # errors of the connection are ours to handle: the library's way fails where bytes have come already
+    patience: dict[str, Any] = {"timeout": constants.HF_HUB_DOWNLOAD_TIMEOUT, "retry_on_exceptions": ()}
     url = hf_hub_url(repo.id, file.name, repo_type=repo.kind, revision=commit, endpoint=_endpoint())
     headers = {**build_hf_headers(token=_token()), "Accept-Encoding": "identity"}  # else ranges are of packed bytes
     done, failures = 0, 0
@@ -165,7 +171,7 @@ def _chunks(repo: Repo, commit: str, file: File) -> Iterator[bytes]:
         headers["Range"] = f"bytes={done}-{file.size - 1}"
         before = done
         try:
-            with http_stream_backoff("GET", url, headers=headers, timeout=constants.HF_HUB_DOWNLOAD_TIMEOUT) as answer:
+            with http_stream_backoff("GET", url, headers=headers, **patience) as answer:
                 hf_raise_for_status(answer)
                 for chunk in answer.iter_bytes(_CHUNK):
                     yield chunk
@@ -176,7 +182,7 @@ def _chunks(repo: Repo, commit: str, file: File) -> Iterator[bytes]:
             failures = failures + 1 if done == before else 1
             if failures == _TRIES:
                 raise
-            time.sleep(failures - 1)
+            time.sleep(2 ** (failures - 1) - 1)
 
 
 def _api() -> HfApi:

@@ -25,15 +25,16 @@ class Request:
 class Proxy:
     """What came through, and what to do with the answers.
 
-    `spoil` is asked for each request: None passes the answer on, a number answers with that status and `message` instead
-    and does not pass the request on, "lost" closes the connection after the server has done its work, "cut" closes it in the
-    middle of the answer, "flip" changes a bit of the answer's last byte, "garble" a byte 0xaa of the request.
+    `spoil` is asked for each request: None passes the answer on, a number answers with that status and `message`
+    instead and does not pass the request on, bytes are the answer themselves, "lost" closes the connection after the
+    server has done its work, "cut" closes it in the middle of the answer, "flip" changes a bit of the answer's last
+    byte, "garble" a byte 0xaa of the request.
     """
 
     url: str = ""
     message: str = ""
     requests: list[Request] = field(default_factory=list)
-    spoil: Callable[[Request], int | str | None] = lambda _: None
+    spoil: Callable[[Request], int | bytes | str | None] = lambda _: None
 
 
 def _handler(proxy: Proxy, server: str) -> type[http.server.BaseHTTPRequestHandler]:
@@ -45,8 +46,10 @@ def _handler(proxy: Proxy, server: str) -> type[http.server.BaseHTTPRequestHandl
             proxy.requests.append(request)
             fate = proxy.spoil(request)
             if isinstance(fate, int):
-                body = json.dumps({"error": {"code": fate, "message": proxy.message}}).encode()
-                return self._send(fate, [("Content-Type", "application/json")], body)
+                error = {"error": {"code": fate, "message": proxy.message}}
+                return self._send(fate, _JSON, json.dumps(error).encode())
+            if isinstance(fate, bytes):
+                return self._send(200, _JSON, fate)
             connection = http.client.HTTPConnection(urlsplit(server).netloc)
             # named as itself, the server would send clients past this proxy
             headers = {**dict(self.headers), "Host": urlsplit(proxy.url).netloc}
@@ -80,6 +83,7 @@ def _handler(proxy: Proxy, server: str) -> type[http.server.BaseHTTPRequestHandl
     return Handler
 
 
+_JSON = [("Content-Type", "application/json")]
 _OURS = {"content-length", "transfer-encoding", "connection"}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import os
 import random
 import threading
@@ -25,6 +26,7 @@ PIECE = 1 << 20
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transfer, "PIECE", PIECE)
+    monkeypatch.setattr(transfer, "PIECE_UP", PIECE)
 
 
 @pytest.fixture
@@ -190,11 +192,14 @@ def test_a_small_file_that_is_being_rewritten_is_fetched_as_it_is(
 
 
 @pytest.mark.parametrize("name", ["../outside", "a/../../outside", "/outside"])
-def test_a_name_that_leads_out_of_the_folder_is_refused(place: str, name: str, tmp_path: Path) -> None:
+def test_a_name_that_leads_out_of_the_folder_is_refused(
+    gcs: str, proxy: gcs_proxy.Proxy, name: str, tmp_path: Path
+) -> None:
     """A bucket may hold objects of any name."""
+    proxy.spoil = lambda request: json.dumps({"items": [{"name": f"folder/{name}", "size": "1"}]}).encode()
     with pytest.raises(UserError, match="leads out of a folder"):
-        storage.copy_files(place, tmp_path / "deep" / "to", [name])
-    assert not (tmp_path / "deep").exists()
+        storage.copy_tree(storage.join(gcs, "folder"), tmp_path / "deep" / "to")
+    assert list(tmp_path.iterdir()) == []
 
 
 # -- the manifest -----------------------------------------------------------------------------------------------------
