@@ -33,8 +33,9 @@ _GRACE_S = 30.0
 _LAST_WORDS_S = 20.0
 _TAIL = 500
 _EVIDENCE = 12
-_ERROR = re.compile(r"\b\w*(Error|Exception|Interrupt)\b(: |$)")
-_CONSEQUENCE = re.compile(r"root cause above|EngineDeadError|Engine core initialization failed|Engine process failed")
+_ERROR = re.compile(r"\w(Error|Exception|Interrupt)(: |$)")
+_CONSEQUENCE = re.compile("root cause|EngineDeadError")
+_WARNING = re.compile(r"^W\d{4} | WARNING |Warning: |^  ")
 _PREFIX = re.compile(r"^\([^)]*\)\s*|^(INFO|WARNING|ERROR) \S+ \S+ \[[^\]]*\]\s*")
 
 
@@ -121,7 +122,7 @@ class Server:
 
     def _last_line(self) -> str:
         """What the server said last, of its own progress if it says any."""
-        lines = self._tail()
+        lines = [line for line in self._tail() if not _WARNING.search(line)]
         progress = [line for line in lines if " INFO " in line]
         return _plain((progress or lines or ["nothing"])[-1])[:160]
 
@@ -186,7 +187,7 @@ def _taken(port: str) -> str:
 
 def _cause(lines: list[str]) -> int | None:
     """Where the last error is that is not the consequence of another."""
-    found = [at for at, line in enumerate(lines) if _ERROR.search(line)]
+    found = [at for at, line in enumerate(lines) if _ERROR.search(line) and not _WARNING.search(line)]
     own = [at for at in found if not _CONSEQUENCE.search(lines[at])]
     return max(own or found, default=None)
 

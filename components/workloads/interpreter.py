@@ -51,14 +51,22 @@ def environment(folder: Path) -> Path:
             f"vLLM has an environment of its own, and {requirements} is not there to make it from: work in a checkout "
             f"of this project, or name a Python that has vLLM in {OWN_VARIABLE}."
         )
-    wanted = hashlib.sha256(requirements.read_bytes()).hexdigest()
     place = folder / ".venv"
     with lock.held(place, functools.partial(say, "serve")):
-        made_from = place / _MADE_FROM
-        if not made_from.is_file() or made_from.read_text() != wanted:
+        if not is_made(folder):
             _make(place, requirements)
-            storage.write_text(made_from, wanted)
+            storage.write_text(place / _MADE_FROM, _identity(requirements))
     return place / "bin" / "python"
+
+
+def is_made(folder: Path) -> bool:
+    """Whether the environment in `folder` is there and is what the lock says."""
+    made_from = folder / ".venv" / _MADE_FROM
+    return made_from.is_file() and made_from.read_text() == _identity(folder / "requirements.txt")
+
+
+def _identity(requirements: Path) -> str:
+    return hashlib.sha256(requirements.read_bytes()).hexdigest()
 
 
 def _make(place: Path, requirements: Path) -> None:

@@ -42,7 +42,8 @@ class Model:
                     "ERROR 11-30 10:00:00 [core.py:1] RuntimeError: Unsupported CPU attention configuration: head_dim=16"
                 )
                 say("ERROR 11-30 10:00:01 [core.py:1] EngineDeadError: EngineCore encountered an issue.")
-                os._exit(1)
+                print('INFO:     127.0.0.1:1 - "POST /v1/completions HTTP/1.1" 500 Internal Server Error', flush=True)
+                os._exit(0)  # as vLLM, which takes this for an orderly end
             if FAULT == "refuses":
                 return {"error": {"message": "no such thing", "type": "BadRequest", "code": 400}}
         alone = self._busy.acquire(blocking=False)
