@@ -97,15 +97,14 @@ def follow(site: Site, order: Order, uid: str, on_line: OnLine) -> Outcome:
 
 
 def _until_its_end(site: Site, order: Order, uid: str, watch: Watch, logs: Logs) -> tuple[Snapshot, End]:
-    told, borne = "", _Patience()
+    told, borne = phases.Told(), _Patience()
     for seen in watch.looks():
         if seen is None or seen.manifest["metadata"]["uid"] != uid:
             raise _vanished(site, order)
         logs.see(seen)
         if end := site.kind.end(seen.manifest):
             return seen, end
-        if not phases.same(phase := phases.phase(seen), told):
-            told = phase
+        if told.is_news(phase := phases.phase(seen)):
             say(order.workload.stage, phase)
         if fault := borne.exhausted(faults.stuck(seen)) or _overdue(seen, order):
             site.objects.delete(site.kind.resource, order.name, uid)

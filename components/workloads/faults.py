@@ -114,7 +114,7 @@ def cause(seen: Snapshot, end: End, said: PodOutcome | None, tails: Tails) -> Ex
     reason, evidence = (
         _disrupted(seen, end) or _starved(seen) or _own(said) or _never_started(seen) or _from_logs(seen, tails)
     ) or (f"The {seen.kind.title} failed: {end.reason}.", [])
-    return reason, [*evidence, *_facts(seen), f"{seen.kind.title} {seen.name}: {end.reason}"]
+    return reason, [*evidence, *_facts(seen, end), f"{seen.kind.title} {seen.name}: {end.reason}"]
 
 
 def _disrupted(seen: Snapshot, end: End) -> Explained | None:
@@ -129,7 +129,7 @@ def _disrupted(seen: Snapshot, end: End) -> Explained | None:
                 "dumps on the boot disk count too.",
                 said,
             )
-        spent = ", and the restarts are used up" if "ReachedMaxRestarts" in end.reason else ""
+        spent = f", and the {end.restarts} restarts are used up" if end.restarts else ""
         return (
             f"The cluster took the pod away ({why.rstrip('.')}){spent}: it was preempted, or its node was maintained; "
             "`posttrain run --resume` goes on from the last checkpoint.",
@@ -172,14 +172,18 @@ def _from_logs(seen: Snapshot, tails: Tails) -> Explained | None:
     return None
 
 
-def _facts(seen: Snapshot) -> list[str]:
-    """What is out of order in the cluster, a line each."""
+def _facts(seen: Snapshot, end: End) -> list[str]:
+    """What is out of order in the cluster beside the end itself, a line each."""
     ended = [
         f"pod {pod.name}: container {container.name} ended with exit code {container.exit_code} ({container.reason})"
         for pod, container in _containers(seen)
         if container.state == "terminated" and container.exit_code
     ]
-    warnings = [f"{event.about}: {event.reason}: {event.message}" for event in seen.events if event.warning]
+    warnings = [
+        f"{event.about}: {event.reason}: {event.message}"
+        for event in seen.events
+        if event.warning and event.message not in end.reason
+    ]
     return [*ended, *warnings][:_MOST_FACTS]
 
 

@@ -21,10 +21,11 @@ _COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
 
 @dataclass(frozen=True)
 class End:
-    """How an object ended: `reason` is what its controller says."""
+    """How an object ended: `reason` is what its controller says, `restarts` how often it had begun anew."""
 
     succeeded: bool
     reason: str
+    restarts: int = 0
 
 
 class Kind(Protocol):
@@ -110,7 +111,7 @@ class JobSet:
             return None
         said = [c for c in status.get("conditions", []) if c["type"] == state and c["status"] == "True"]
         reason = "; ".join(f"{condition['reason']}: {condition['message']}" for condition in said)
-        return End(succeeded=state == "Completed", reason=reason or state)
+        return End(succeeded=state == "Completed", reason=reason or state, restarts=status.get("restarts", 0))
 
 
 KINDS: dict[str, Kind] = {"jobset": JobSet()}

@@ -28,9 +28,21 @@ def phase(seen: Snapshot) -> str:
     return RUNNING
 
 
-def same(one: str, other: str) -> bool:
-    """Whether two phases differ in nothing but numbers, such as how many nodes the scheduler has looked at."""
-    return re.sub(r"\d+", "", one) == re.sub(r"\d+", "", other)
+class Told:
+    """Which phases were said: none is news twice while it lasts, whatever the numbers and the order of its reasons."""
+
+    def __init__(self) -> None:
+        self._phase = ""
+        self._reasons: set[str] = set()
+
+    def is_news(self, phase: str) -> bool:
+        """Whether a phase, or a reason of the same phase, has not been said yet; from here on it has."""
+        kind, _, reason = re.sub(r"\d+", "", phase).partition(": ")
+        if kind != self._phase:
+            self._phase, self._reasons = kind, set()
+        known = reason in self._reasons
+        self._reasons.add(reason)
+        return not known
 
 
 def _queued(seen: Snapshot) -> str:

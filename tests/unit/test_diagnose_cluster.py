@@ -5,6 +5,8 @@ that does not answer) and test_launch_jobset (an object that is gone). Rows 6, 7
 test_diagnose; here they are read from the logs of the pods.
 """
 
+from dataclasses import replace
+
 import pytest
 from cluster_runs import PATHWAYS, created, shown
 
@@ -192,8 +194,10 @@ def test_row_13_restarts_that_preemptions_have_used_up():
     made.runs()
     made.ends(143, "Failed")
     made.is_disrupted("PreemptionByScheduler", "preempting to accommodate a higher priority pod")
-    end = End(False, "ReachedMaxRestarts: jobset failed due to reaching max number of restarts")
-    assert "the restarts are used up" in cause(made, end=end)
+    end = End(False, "ReachedMaxRestarts: jobset failed due to reaching max number of restarts", restarts=3)
+    assert "the 3 restarts are used up" in cause(made, end=end)
+    # without a restart allowed, the controller says the same of the first failure
+    assert "used up" not in cause(made, end=replace(end, restarts=0))
 
 
 # -- row 14: what runs beside the command -----------------------------------------------------------------------------
@@ -261,6 +265,8 @@ def test_what_is_out_of_order_in_the_cluster_is_shown_as_evidence():
     made.runs()
     made.ends(3, "Failed")
     made.has_event(made.name, "FailedMount", "volume x")
+    made.has_event(made.name, "FailedJobs", FAILED.reason.partition(": ")[2])
     _, evidence = faults.cause(shown(made), FAILED, own("It failed."), {})
     assert [line for line in evidence if "ended with exit code 3" in line]
     assert [line for line in evidence if "FailedMount: volume x" in line]
+    assert len([line for line in evidence if "FailedJobs" in line]) == 1

@@ -3,7 +3,7 @@
 import pytest
 from cluster_runs import PATHWAYS, created, shown
 
-from components.workloads.phases import phase, same
+from components.workloads.phases import Told, phase
 
 QUEUE = {"kueue.x-k8s.io/queue-name": "user-queue"}
 NO_TPU = (
@@ -61,8 +61,13 @@ def test_a_workload_that_somebody_suspended_without_a_queue_is_suspended():
 def test_a_head_without_a_node_scales_the_cpu_pool():
     made = created(PATHWAYS)
     made.makes_pods(only="pathways-head")
-    made.cannot_schedule("0/3 nodes are available: 3 node(s) didn't match Pod's node affinity/selector.")
-    assert phase(shown(made)).startswith("scaling the CPU pool: 0/3 nodes are available: 3 node(s) didn't match")
+    made.cannot_schedule(
+        "0/3 nodes are available: 3 node(s) didn't match Pod's node affinity/selector. no new claims to deallocate, "
+        "preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling."
+    )
+    assert phase(shown(made)).startswith(
+        "scaling the CPU pool: 0/3 nodes are available: 3 node(s) didn't match Pod's node affinity/selector. (if it lasts"
+    )
     assert "cluster.cpu_pool" in phase(shown(made))
 
 
@@ -181,6 +186,15 @@ def test_an_object_that_is_being_deleted_says_so():
     assert phase(shown(made)) == "being deleted"
 
 
-def test_phases_that_differ_in_numbers_only_are_the_same():
-    assert same("waiting: 0/3 nodes", "waiting: 0/12 nodes")
-    assert not same("waiting: 0/3 nodes", "running")
+def test_a_phase_is_news_once_while_it_lasts_however_its_numbers_change():
+    told = Told()
+    lines = [
+        "waiting for the slice: 0/3 nodes are available",
+        "waiting for the slice: 0/12 nodes are available",
+        "waiting for the slice: the zone has no such capacity",
+        "waiting for the slice: 0/5 nodes are available",
+        "running",
+        "running",
+        "waiting for the slice: 0/3 nodes are available",
+    ]
+    assert [told.is_news(line) for line in lines] == [True, False, True, False, True, False, True]
