@@ -332,6 +332,7 @@ class AnyConfig(Section):
     store: str | None = Field(
         None, description="root of converted weights and of the list of runs, gs:// where pods work; None is ./store"
     )
+    secrets: SecretsConfig = Field(default_factory=SecretsConfig)
     cluster: ClusterConfig = Field(default_factory=ClusterConfig)
     tpu: TpuConfig | None = Field(None, description="TPU slices; None works on CPUs")
 
@@ -359,7 +360,6 @@ class Config(AnyConfig):
     convert: ConvertConfig = Field(default_factory=ConvertConfig)
     publish: PublishConfig = Field(default_factory=PublishConfig)
     serve: ServeConfig = Field(default_factory=ServeConfig)
-    secrets: SecretsConfig = Field(default_factory=SecretsConfig)
     maxtext: dict[str, MaxTextValue] = Field({}, description="any further MaxText setting of training and evaluation")
 
     @model_validator(mode="after")

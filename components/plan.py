@@ -13,6 +13,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from components import storage
+from components.champion import NONE, Champion
 from components.config import Config
 from components.record import ArtifactRecord
 
@@ -28,6 +29,8 @@ class Plan(BaseModel):
       store: root of what runs share: downloaded models, converted weights, compiled programs, the list of runs.
       model_revision: the commit (hub), content hash (local directory) or recipe hash (tiny) of the source.
       converted_id: identity of the converted weights; same identity, same path, no second conversion.
+      champion: the model to beat, and perhaps to begin from; None where nothing was promoted yet.
+      champion_version: what a promoted run replaces.
       attempt: 1 for a fresh run, one more with every resume.
       started, attempt_started: UTC, ISO 8601, of the first and of this attempt.
     """
@@ -42,6 +45,8 @@ class Plan(BaseModel):
     code_version: str
     model_revision: str
     converted_id: str
+    champion: Champion | None = None
+    champion_version: str = NONE
     attempt: int = 1
     started: str
     attempt_started: str
@@ -70,6 +75,11 @@ class Plan(BaseModel):
             base_model_revision=base.base_model_revision,
             **particulars,
         )
+
+    @property
+    def beginning(self) -> Champion | None:
+        """The champion, where training begins from its weights; None where it begins from the source's."""
+        return self.champion if self.config.model.start == "champion" else None
 
     def stage_dir(self, stage: str) -> str:
         """Where a stage of this run writes."""

@@ -25,7 +25,7 @@ from components.errors import UserError
 
 FILE_NAME = "provenance.json"
 
-Kind = Literal["hf-model", "maxtext-checkpoint", "rl-checkpoint", "dataset", "evaluation", "rollouts"]
+Kind = Literal["hf-model", "maxtext-checkpoint", "rl-checkpoint", "dataset", "evaluation", "rollouts", "publication"]
 KINDS: tuple[str, ...] = get_args(Kind)
 
 _OF_THE_BACKENDS = {"display_name", "store_session_info"}  # keys that KFP adds to metadata of its own accord

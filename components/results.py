@@ -150,6 +150,21 @@ class Parity(Record):
     passed: bool
 
 
+class Published(Record):
+    """What became of a model after its verdict.
+
+    `promoted` says whether it is the champion of `slot`, in place of the run `replaced`. `hub` is the page of its commit
+    on the Hugging Face hub, `vertex` the resource name of its version in Vertex AI's Model Registry.
+    """
+
+    verdict: Verdict
+    promoted: bool
+    slot: str
+    replaced: str | None = None
+    hub: str | None = None
+    vertex: str | None = None
+
+
 class StageRecord(Record):
     """One stage of a run. `artifacts` maps a name to its kind and uri."""
 
@@ -177,6 +192,7 @@ class RunRecord(Record):
     evaluation: Evaluation | None = None
     training: Training | None = None
     parity: Parity | None = None
+    published: Published | None = None
     metrics: dict[str, float] = {}
     model_uri: str | None = None
     report_uri: str | None = None

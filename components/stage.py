@@ -3,7 +3,8 @@
 `run_stage` is what a KFP component's body calls. It reads the plan and the metadata of the input artifacts, calls the
 work, writes the records into the output artifacts and `stage.json` beside the stage's data. A `WorkloadError` or
 `UserError` becomes the evidence, the reason, and as the last line `posttrain-failure: <stage>: <reason>`, with exit
-code 1. Anything else keeps its traceback, then the same last line.
+code 1. Anything else keeps its traceback, then the same last line. The webhook, if there is one, is told of it: the first
+failure ends a run.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ from typing import Any, NoReturn
 
 from pydantic import BaseModel
 
-from components import storage
+from components import notify, secrets, storage
 from components.errors import UserError, WorkloadError
 from components.plan import Plan
 from components.progress import FAILURE, duration, say
 from components.record import ArtifactRecord
 from components.results import StageRecord
 
-STAGES = ("prepare", "download", "convert", "train", "evaluate", "export", "report")
+STAGES = ("prepare", "download", "convert", "train", "evaluate", "export", "publish", "report")
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,7 @@ def run_stage(
 ) -> None:
     """Runs the work of a stage between KFP artifacts: `plan` and `inputs` are read, `outputs` are filled."""
     the_plan = Plan.read(plan.path)
+    secrets.use(the_plan.config.secrets)
     started = time.monotonic()
     say(stage, "starting")
     try:
@@ -63,12 +65,13 @@ def run_stage(
             the_plan, **{name: ArtifactRecord.from_flat(artifact.metadata) for name, artifact in inputs.items()}
         )
     except (UserError, WorkloadError) as error:
-        fail(the_plan.run_dir, stage, error, time.monotonic() - started)
+        fail(the_plan.run_dir, stage, error, time.monotonic() - started, run_id=the_plan.run_id)
     except (KeyboardInterrupt, SystemExit):
-        fail(the_plan.run_dir, stage, WorkloadError(stage, "It was interrupted."), time.monotonic() - started)
+        interrupted = WorkloadError(stage, "It was interrupted.")
+        fail(the_plan.run_dir, stage, interrupted, time.monotonic() - started, run_id=the_plan.run_id)
     except Exception as error:  # a fault of ours: its traceback, then the line that `posttrain status` looks for
         traceback.print_exc()
-        fail(the_plan.run_dir, stage, error, time.monotonic() - started)
+        fail(the_plan.run_dir, stage, error, time.monotonic() - started, run_id=the_plan.run_id)
     seconds = time.monotonic() - started
     fill(outputs, result)
     keep(the_plan.run_dir, stage, seconds, result)
@@ -95,8 +98,8 @@ def fill(outputs: Mapping[str, Any], result: StageResult) -> None:
             raise AssertionError(f"the work made nothing for the output '{name}'")
 
 
-def fail(run_dir: str | None, stage: str, error: Exception, seconds: float = 0.0) -> NoReturn:
-    """Prints the evidence and the reason of a failure and ends the process with exit code 1.
+def fail(run_dir: str | None, stage: str, error: Exception, seconds: float = 0.0, *, run_id: str) -> NoReturn:
+    """Prints the evidence and the reason of a failure, tells the webhook, and ends the process with exit code 1.
 
     They are kept in the run's directory, unless there is none that is this run's own.
     """
@@ -111,6 +114,7 @@ def fail(run_dir: str | None, stage: str, error: Exception, seconds: float = 0.0
     if run_dir is not None:
         with contextlib.suppress(UserError):  # a full disk must not hide why the stage failed
             storage.write_text(storage.join(run_dir, "failure.json"), failure.model_dump_json(indent=1))
+    notify.failed(run_id, stage, failure.reason)
     for line in failure.evidence:
         print(f"  {line}")
     print(f"{FAILURE}{stage}: {failure.reason}", flush=True)

@@ -3,6 +3,9 @@
 In: the model directory. Out: a checkpoint at `<store>/converted/<identity>/0/items` with its manifest. A complete one
 is used as it is; one with a missing or damaged file is converted anew. The conversion writes beside its final place and
 moves there last, or in Cloud Storage writes the manifest last, so a killed one leaves nothing that looks complete.
+
+With `model.start=champion` the checkpoint is the champion's and nothing is converted; where there is no champion yet, it
+is the source's as ever.
 """
 
 from __future__ import annotations
@@ -20,14 +23,21 @@ from components.workloads.workload import Input, Output, Workload
 
 
 def convert(plan: Plan, model: ArtifactRecord) -> StageResult:
-    """Returns the record `checkpoint`: the base weights in MaxText's format."""
+    """Returns the record `checkpoint`: the weights that training begins from, in MaxText's format."""
     record.expect(model, "hf-model")
+    if plan.beginning:
+        begin = plan.beginning.checkpoint.model_copy(update={"kind": "maxtext-checkpoint"})
+        return StageResult(
+            records={"checkpoint": begin}, note=f"training begins from the champion, run {plan.beginning.run_id}"
+        )
+    wanted = plan.config.model.start == "champion"
+    yet = f"; nothing was promoted to '{plan.config.slot}' yet, so training begins from the source" if wanted else ""
     if there := _whole(plan.converted_dir):
-        return StageResult(records={"checkpoint": there}, note="already converted")
+        return StageResult(records={"checkpoint": there}, note=f"already converted{yet}")
     with lock.held(plan.converted_dir, functools.partial(say, "convert")):
         if there := _whole(plan.converted_dir):
-            return StageResult(records={"checkpoint": there}, note="converted by another run")
-        return StageResult(records={"checkpoint": _convert(plan, model)}, note="converted")
+            return StageResult(records={"checkpoint": there}, note=f"converted by another run{yet}")
+        return StageResult(records={"checkpoint": _convert(plan, model)}, note=f"converted{yet}")
 
 
 def workload(plan: Plan, model: ArtifactRecord, output: str) -> Workload:

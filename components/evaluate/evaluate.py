@@ -1,9 +1,12 @@
-"""Evaluate: base and trained checkpoint on the same held-out questions, with the same sampler and settings, then the
-verdict.
+"""Evaluate: what training began from, what it made, and the champion on the same held-out questions, with the same
+sampler and settings, then the verdict.
 
-In: both checkpoints, the model directory (tokenizer), the questions. Out: `completions-<name>.jsonl`, the per-question
-table `scored-<name>.parquet`, `evaluation.json`. The generation is one workload for both checkpoints, with MaxText's
-own rollout; scoring and statistics run here. Its files are written anew every time, so no question is counted twice.
+In: both checkpoints, the model directory (tokenizer), the questions; the champion is in the plan. Out:
+`completions-<name>.jsonl`, the per-question table `scored-<name>.parquet`, `evaluation.json`. The generation is one
+workload for all checkpoints, with MaxText's own rollout; scoring and statistics run here. Its files are written anew
+every time, so no question is counted twice.
+
+A champion that training began from is `before`, and the one to beat: there is no base to compare with then.
 """
 
 from __future__ import annotations
@@ -32,7 +35,7 @@ from components.stage import StageResult
 from components.workloads import engine, machines
 from components.workloads.workload import Input, Output, Workload
 
-BEFORE, AFTER = "before", "after"
+BEFORE, AFTER, CHAMPION = "before", "after", "champion"
 RESULT = "result"
 _GENERATE = "components.maxtext_runtime.generate"
 _PROGRESS = re.compile(r"^generate: (\w+) (\d+)/(\d+)")
@@ -53,7 +56,8 @@ def evaluate(
         questions,
         scored[BEFORE],
         scored[AFTER],
-        policy=plan.config.evaluate.gate,
+        champion=scored[BEFORE] if plan.beginning else scored.get(CHAMPION),
+        policy=plan.config.evaluate.gate.model_copy(update={"compare_with": "champion"} if plan.beginning else {}),
         settings=_settings(plan),
         seed=plan.config.seed,
     )
@@ -63,21 +67,21 @@ def evaluate(
     return StageResult(
         records={"evaluation": _record(plan, checkpoint, trained, dataset, result, found)},
         metrics=_metrics(found),
-        note=f"{found.verdict}, {100 * found.before.accuracy:.1f} % -> {100 * found.after.accuracy:.1f} %",
+        note=_note(plan, found),
     )
 
 
 def workload(
     plan: Plan, checkpoint: ArtifactRecord, trained: ArtifactRecord, model: ArtifactRecord, dataset: ArtifactRecord
 ) -> Workload:
-    """The generation of every completion, before and after."""
+    """The generation of every completion: before, after, and of the champion."""
     config = plan.config
     here = plan.stage_dir("evaluate")
     spec = Spec(
         questions="@questions@",
         checkpoints=tuple(
             Checkpoint(name, maxtext_args.items(one), f"@result@/completions-{name}.jsonl")
-            for name, one in ((BEFORE, checkpoint), (AFTER, trained))
+            for name, one in _measured(plan, checkpoint, trained).items()
         ),
         samples_per_question=config.evaluate.samples,
         greedy=config.evaluate.greedy,
@@ -111,6 +115,12 @@ def _questions(plan: Plan, dataset: ArtifactRecord) -> pd.DataFrame:
     return table
 
 
+def _measured(plan: Plan, checkpoint: ArtifactRecord, trained: ArtifactRecord) -> dict[str, ArtifactRecord]:
+    """The checkpoints to measure, by name. A champion that training began from is there already."""
+    rival = {CHAMPION: plan.champion.checkpoint} if plan.champion and not plan.beginning else {}
+    return {BEFORE: checkpoint, AFTER: trained, **rival}
+
+
 def _generate(
     plan: Plan,
     checkpoint: ArtifactRecord,
@@ -123,19 +133,21 @@ def _generate(
     here = plan.stage_dir("evaluate")
     text = questions[["id", "question"]].to_json(orient="records", lines=True)
     storage.write_text(storage.join(here, "questions.jsonl"), text)
+    names = list(_measured(plan, checkpoint, trained))
     passes = asked.samples + asked.greedy
-    total = len(questions) * passes
-    say("evaluate", f"{len(questions)} questions x {passes} completions, before and after")
-    countdown = Countdown(2 * total)
+    each = len(questions) * passes
+    total = each * len(names)
+    say("evaluate", f"{len(questions)} questions x {passes} completions: {', '.join(names)}")
+    countdown = Countdown(total)
 
     def on_line(line: str) -> None:
         if match := _PROGRESS.match(line):
-            done = int(match[2]) + (total if match[1] == AFTER else 0)
+            done = int(match[2]) + each * names.index(match[1])
             left = countdown.left(done)
-            say("evaluate", f"{done}/{2 * total} completions" + (f", {left} left" if left else ""))
+            say("evaluate", f"{done}/{total} completions" + (f", {left} left" if left else ""))
 
     engine.run(plan, workload(plan, checkpoint, trained, model, dataset), on_line)
-    return {name: _completions(storage.join(here, RESULT, f"completions-{name}.jsonl")) for name in (BEFORE, AFTER)}
+    return {name: _completions(storage.join(here, RESULT, f"completions-{name}.jsonl")) for name in names}
 
 
 def _completions(uri: str) -> pd.DataFrame:
@@ -158,7 +170,15 @@ def _settings(plan: Plan) -> dict[str, str | int | float | bool]:
     return {**chosen, "max_completion_tokens": plan.config.train.max_completion_tokens, "seed": plan.config.seed}
 
 
+def _note(plan: Plan, found: Evaluation) -> str:
+    said = f"{found.verdict}, {100 * found.before.accuracy:.1f} % -> {100 * found.after.accuracy:.1f} %"
+    if found.champion and not plan.beginning:
+        said += f"; champion {100 * found.champion.accuracy:.1f} %"
+    return said
+
+
 def _metrics(found: Evaluation) -> dict[str, float]:
+    rival = found.champion and {"accuracy_champion": found.champion.accuracy}
     return {
         "accuracy_before": found.before.accuracy,
         "accuracy_after": found.after.accuracy,
@@ -166,6 +186,7 @@ def _metrics(found: Evaluation) -> dict[str, float]:
         "delta_ci_low": found.delta.ci_low,
         "delta_ci_high": found.delta.ci_high,
         "questions": float(found.n_questions),
+        **(rival or {}),
     }
 
 
@@ -177,12 +198,13 @@ def _record(
     result: str,
     found: Evaluation,
 ) -> ArtifactRecord:
+    measured = _measured(plan, checkpoint, trained)
     made = plan.record(
         checkpoint,
         kind="evaluation",
         format="jsonl",
         step=trained.step,
-        parent_uris=[checkpoint.data_uri, trained.data_uri, dataset.data_uri],
+        parent_uris=[*(one.data_uri for one in measured.values()), dataset.data_uri],
         data_uri=result,
         extra={"verdict": str(found.verdict), **_metrics(found)},
     )

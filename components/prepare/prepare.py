@@ -1,7 +1,8 @@
 """Prepare: everything that can be decided, checked and refused before money or time is spent.
 
-In: a configuration and where the run shall live. Out: a `Plan`. Mistakes are `UserError`s and leave nothing behind. The
-command line calls `make_plan` too, so that a person sees a mistake at once and not in the log of the first task.
+In: a configuration and where the run shall live. Out: a `Plan`, with the champion that the run has to beat. Mistakes are
+`UserError`s and leave nothing behind. The command line calls `make_plan` too, so that a person sees a mistake at once and
+not in the log of the first task.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from components import champion as champions
 from components import maxtext_args, rl_slice, storage, tpu
+from components import secrets as known_secrets
 from components.config import Config, parse
 from components.errors import UserError
 from components.manifest import content_id
@@ -23,7 +26,7 @@ from components.plan import PLAN, Plan
 from components.progress import say
 from components.record import code_version
 from components.rewards.functions import check_rewards
-from components.sources import check, dataset, fit, model, sizes
+from components.sources import check, dataset, fit, hub, model, sizes
 from components.stage import StageResult, fail, keep
 
 
@@ -36,13 +39,19 @@ def make_plan(config: Config, *, run_id: str, run_dir: str, store: str, where: s
     """Returns the plan of a fresh run.
 
     Raises:
-      UserError: the output is occupied, the source or the data is not usable, a reward function does not exist.
+      UserError: the output is occupied, the source or the data is not usable, a reward function does not exist, the
+        champion cannot be compared with, or what is better could not be published.
     """
+    known_secrets.use(config.secrets)
     refuse_out_of_reach(config, store)
     refuse_occupied(run_dir)
     refuse_unwritable(store, "--store")
     check_inputs(config)
     check_fit(config)
+    check_publishing(config, store)
+    champion, champion_version = champions.read(store, config.slot)
+    if champion:
+        champions.check(champion, config, store)
     revision = model.resolve_revision(config.model.source, config.model.revision)
     return Plan(
         run_id=run_id,
@@ -53,6 +62,8 @@ def make_plan(config: Config, *, run_id: str, run_dir: str, store: str, where: s
         code_version=code_version(),
         model_revision=revision,
         converted_id=converted_id(config, revision),
+        champion=champion,
+        champion_version=champion_version,
         started=(now := datetime.now(UTC).isoformat(timespec="seconds")),
         attempt_started=now,
         where=where,
@@ -112,6 +123,17 @@ def check_source(config: Config) -> None:
     sizes.check(config.model.source, config.model.name, config.model.sizes)
 
 
+def check_publishing(config: Config, store: str) -> None:
+    """Raises UserError when a better model could not be published where the configuration says."""
+    if config.publish.vertex.model and storage.is_local(store):
+        raise UserError(
+            f"publish.vertex.model={config.publish.vertex.model} needs the model in Cloud Storage, not in {store}: give "
+            "--store gs://BUCKET/FOLDER."
+        )
+    if config.publish.hub:
+        hub.check_writable(config.publish.hub, private=config.publish.private)
+
+
 def check_fit(config: Config) -> None:
     """Raises UserError when the questions, as far as they are on this machine, do not fit the context."""
     chosen = dataset.check(config.data, need_train=config.train.batch_size, need_eval=config.evaluate.questions)
@@ -151,19 +173,22 @@ def prepare_stage(*, config: str, overrides: str, job_id: str, run_id: str, outp
     name = run_id or job_id
     try:
         chosen = parse(json.loads(config), overrides.split("\n") if overrides.strip() else [])
+        known_secrets.use(chosen.secrets)
         root = store or chosen.store
         if not root:
-            raise UserError("The parameter store is empty: give the root of models and runs, such as gs://BUCKET/FOLDER.")
+            raise UserError(
+                "The parameter store is empty: give the root of models and runs, such as gs://BUCKET/FOLDER."
+            )
         run_dir = output or storage.join(root, "runs", name)
         the_plan = _existing(run_dir, name)
         if the_plan is None:
             the_plan = make_plan(chosen, run_id=name, run_dir=run_dir, store=root, where="pipeline")
             the_plan.enlist()
     except UserError as error:
-        fail(None, "prepare", error)
+        fail(None, "prepare", error, run_id=name)
     except Exception as error:  # a fault of ours, said in the line that every stage ends with
         traceback.print_exc()
-        fail(None, "prepare", error)
+        fail(None, "prepare", error, run_id=name)
     storage.write_text(storage.join(run_dir, PLAN), the_plan.model_dump_json(indent=1))
     Path(plan.path).parent.mkdir(parents=True, exist_ok=True)
     Path(plan.path).write_text(the_plan.model_dump_json(indent=1))
@@ -185,4 +210,7 @@ def _existing(run_dir: str, run_id: str) -> Plan | None:
 
 
 def _said(plan: Plan) -> str:
-    return f"{plan.config.preset}: {plan.config.model.source} at {plan.model_revision[:12]}, seed {plan.config.seed}"
+    said = f"{plan.config.preset}: {plan.config.model.source} at {plan.model_revision[:12]}, seed {plan.config.seed}"
+    if plan.champion:
+        said += f"; champion {plan.champion.run_id}, {plan.champion.accuracy:.1%} right"
+    return said

@@ -1,9 +1,10 @@
 """The Hugging Face hub: addresses, commits, files. The only module that imports huggingface_hub.
 
 An address is `hf://org/name` or `hf://datasets/org/name`, with `@revision` at its end or not. HF_ENDPOINT names another
-hub, HF_TOKEN is the token (no stored login is used), HF_HOME is where files are cached and an interrupted download goes
-on. What was cached is found without a network. A file can also be read as a stream that touches no disk; its bytes are
-then compared with the hash that the hub names. Everything that the user can mend is a UserError of one line.
+hub. The token is HF_TOKEN, else the secret that the preset names, and no stored login. HF_HOME is where files are cached
+and an interrupted download goes on; what was cached is found without a network. A file can also be read as a stream that
+touches no disk; its bytes are then compared with the hash that the hub names. Everything that the user can mend is a
+UserError of one line.
 """
 
 from __future__ import annotations
@@ -11,13 +12,16 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import re
 import time
 from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from components import secrets
 from components.errors import UserError
+from components.refusal import TIMED_OUT, UNREACHABLE, refusal
 from components.storage import user_errors
 
 if TYPE_CHECKING:
@@ -25,6 +29,7 @@ if TYPE_CHECKING:
 
 SCHEME = "hf://"
 _CHUNK = 1 << 20  # bytes
+_PATIENCE_S = 60.0  # for the answer to one call of a push
 _TRIES = 6  # connections in a row that bring nothing, with half a minute of waiting between them in all
 
 
@@ -192,7 +197,7 @@ def _api() -> HfApi:
 
 
 def _token() -> str | bool:
-    return os.environ.get("HF_TOKEN") or False
+    return secrets.value(secrets.HF_TOKEN) or False
 
 
 def _endpoint() -> str:
@@ -233,3 +238,77 @@ def _hub_errors(repo: Repo) -> Iterator[None]:
         status = error.response.status_code
         cure = "set HF_TOKEN to a token that may read it" if status in (401, 403) else "try again later"
         raise UserError(f"The hub answered {status} for {at}: {cure}.") from error
+
+
+# -- a repository to write to ------------------------------------------------------------------------------------------
+
+
+def check_writable(repo_id: str, *, private: bool) -> None:
+    """Raises UserError when a model could not be pushed to `org/name`, or would be public there though `private`."""
+    from huggingface_hub.errors import HfHubHTTPError
+
+    if not _token():
+        raise UserError(f"Pushing to {repo_id} needs a token that may write there: set HF_TOKEN, or secrets.hf_token.")
+    owner = repo_id.partition("/")[0]
+    with writing(repo_id) as api:
+        try:
+            api.auth_check(repo_id, write=True)
+            public = not api.model_info(repo_id).private
+        except HfHubHTTPError as error:
+            if error.response.status_code not in (401, 404):  # how the hub says that there is none, or a hidden one
+                raise
+            public = False
+            who = api.whoami()
+            if owner not in {who["name"], *(org["name"] for org in who["orgs"])}:
+                raise UserError(
+                    f"{repo_id} is not on the hub, and {who['name']} is no member of {owner}: check publish.hub."
+                ) from None
+    if public and private:
+        raise UserError(
+            f"{repo_id} is public on the hub, and publish.private is true: make it private there, or set it to false."
+        )
+
+
+@contextlib.contextmanager
+def writing(repo_id: str) -> Iterator[HfApi]:
+    """Yields the library's client to push to `org/name`. What the hub refuses is a UserError."""
+    import httpx
+    from hf_xet import XetAuthenticationError  # type: ignore[import-untyped]
+    from huggingface_hub import errors, get_session
+
+    get_session().timeout = _PATIENCE_S  # the library would wait forever
+    rights = f"Give HF_TOKEN a token that may write to {repo_id}."
+    changed = "Somebody else has pushed to it: publish again."
+    cures = {
+        401: "Give HF_TOKEN a token that is valid.",
+        403: rights,
+        404: rights,
+        409: changed,
+        412: changed,
+        UNREACHABLE: "Check the network and HF_ENDPOINT.",
+    }
+    try:
+        yield _api()
+    except (
+        errors.HfHubHTTPError,
+        httpx.TransportError,
+        ConnectionError,
+        TimeoutError,
+        XetAuthenticationError,
+    ) as error:
+        status, words = _refused(error)
+        if "storage" in words.lower():
+            cures[403] = "Free space on the hub, or have the quota raised."
+        raise refusal("The Hugging Face hub", f"take {repo_id}", status, words, cures) from error
+
+
+def _refused(error: Exception) -> tuple[int, str]:
+    """Status and words of the hub's refusal. Its store of large files has a client of its own, which knows only OSError."""
+    import httpx
+    from huggingface_hub.errors import HfHubHTTPError
+
+    if isinstance(error, HfHubHTTPError):
+        return error.response.status_code, error.server_message or ""
+    if status := re.search(r"\((\d{3}) ", str(error)):
+        return int(status[1]), ""
+    return TIMED_OUT if isinstance(error, httpx.TimeoutException | TimeoutError) else UNREACHABLE, ""
