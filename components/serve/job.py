@@ -14,8 +14,9 @@ from components.workloads import machines
 from components.workloads.workload import Cpu, Input, Output, Workload
 
 PROGRAM = "components.serve.program"
-# eager: nothing is compiled for so few requests
-_CPU_FLAGS = {"enforce-eager": True}
+# eager: nothing is compiled for so few requests; uni: one process computes, which needs no shared memory, of which a pod
+# has 64 MB
+_CPU_FLAGS: dict[str, bool | str] = {"enforce-eager": True, "distributed-executor-backend": "uni"}
 # GiB for keys and values, which vLLM would else size by all memory; and an address that needs no look-up
 _CPU_ENV = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_HOST_IP": "127.0.0.1"}
 
@@ -82,10 +83,10 @@ def _compiled(plan: Plan) -> tuple[tuple[Input, ...], tuple[Output, ...]]:
     return before, (Output(name="compiled", uri=uri, how="live"),)
 
 
-def _arguments(plan: Plan, of_machine: dict[str, bool]) -> tuple[str, ...]:
+def _arguments(plan: Plan, of_machine: dict[str, bool | str]) -> tuple[str, ...]:
     """Arguments of vLLM's server: a context as long as training's, what the machine needs, what the preset says."""
     train = plan.config.train
-    flags = {
+    flags: dict[str, bool | int | float | str] = {
         "max-model-len": train.max_prompt_tokens + train.max_completion_tokens,
         "max-num-seqs": plan.config.serve.concurrency,
         **of_machine,

@@ -51,7 +51,7 @@ def served(folder: Path, model: Path = WARM_QWEN3) -> Report:
         prompts=8,
         max_tokens=16,
         concurrency=4,
-        arguments=("--enforce-eager", "--max-model-len=40", "--max-num-seqs=4"),
+        arguments=("--enforce-eager", "--distributed-executor-backend=uni", "--max-model-len=40", "--max-num-seqs=4"),
     )
     workload = Workload(
         stage="serve",
