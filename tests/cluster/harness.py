@@ -80,7 +80,7 @@ class Cluster:
         process = psutil.Process(int(pid_file.read_text()))
         command, directory, environment = process.cmdline(), process.cwd(), process.environ()
         process.kill()
-        wait_until(lambda: not process.is_running() or process.status() == psutil.STATUS_ZOMBIE, 10)
+        wait_until(lambda: _has_ended(process), 10)
         try:
             yield
         finally:
@@ -112,6 +112,13 @@ class Cluster:
             pytest.skip("set POSTTRAIN_TEST_LOAD to what loads an image, such as 'kind load docker-image --name NAME'")
         elif not (node := Node(HOME)).has(image):
             node.load(image)
+
+
+def _has_ended(process: psutil.Process) -> bool:
+    """Whether no thread of a process that was killed is left, so that its ports are free. Nobody may have waited for it."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return process.status() == psutil.STATUS_ZOMBIE and process.num_threads() == 1
+    return True
 
 
 def image(name: str, *options: str) -> str:
