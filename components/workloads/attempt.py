@@ -7,7 +7,7 @@ when its object was gone before its end was seen. An object that is there alread
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from components import storage
@@ -19,7 +19,7 @@ from components.workloads.api import Manifest
 from components.workloads.kinds import End, Kind
 from components.workloads.logs import Logs
 from components.workloads.objects import Objects
-from components.workloads.seen import Snapshot
+from components.workloads.seen import Pod, Snapshot
 from components.workloads.watch import Watch
 from components.workloads.workload import LOG, OUTCOME, OnLine, Order, Outcome, PodOutcome
 
@@ -98,14 +98,19 @@ def follow(site: Site, order: Order, uid: str, on_line: OnLine) -> Outcome:
 
 def _until_its_end(site: Site, order: Order, uid: str, watch: Watch, logs: Logs) -> tuple[Snapshot, End]:
     told, borne = phases.Told(), _Patience()
+    harmed: dict[str, Pod] = {}  # kept, for a controller deletes the pods of what fails, and Kubernetes evicted ones
     for seen in watch.looks():
         if seen is None or seen.manifest["metadata"]["uid"] != uid:
             raise _vanished(site, order)
         logs.see(seen)
         if end := site.kind.end(seen.manifest):
-            return seen, end
+            gone = harmed.keys() - {pod.uid for pod in seen.pods}
+            return replace(seen, pods=(*(harmed[pod] for pod in gone), *seen.pods)), end
         if told.is_news(phase := phases.phase(seen)):
             say(order.workload.stage, phase)
+        if phase == phases.RUNNING:  # what was lost before has been made up for
+            harmed.clear()
+        harmed |= {pod.uid: pod for pod in seen.pods if pod.harmed}
         if fault := borne.exhausted(faults.stuck(seen)) or _overdue(seen, order):
             site.objects.delete(site.kind.resource, order.name, uid)
             raise WorkloadError(order.workload.stage, fault.reason, fault.evidence)

@@ -66,7 +66,7 @@ def _unstartable(pod: Pod) -> Stuck | None:
         if container.reason == "CrashLoopBackOff" and (container.sidecar or pod.main):
             reason = (
                 f"The container {container.name} ends again and again (exit code {container.last_exit_code}), so the "
-                f"work cannot begin: see its log, kept as {pod.role}-{container.name}.txt."
+                f"work cannot begin: see its log, kept as {pod.seat.role}-{container.name}.txt."
             )
             return Stuck("crash", reason, said, LATER_S)
     return None
@@ -167,7 +167,7 @@ def _from_logs(seen: Snapshot, tails: Tails) -> Explained | None:
             return known
     for pod, container in _containers(seen):
         if container.state == "terminated" and container.exit_code:
-            lines = tails.get(f"{pod.role}-{container.name}", [])
+            lines = tails.get(f"{pod.seat.role}-{container.name}", [])
             return diagnose(lines, exit_code=container.exit_code, timed_out=False, deadline_s=0)
     return None
 

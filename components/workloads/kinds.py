@@ -28,6 +28,21 @@ class End:
     restarts: int = 0
 
 
+@dataclass(frozen=True)
+class Seat:
+    """The place of a pod in its workload; a pod that replaces another has the same.
+
+    Attributes:
+      role: what it is there for.
+      number: tells it from the others of its role.
+      first: it is the first of its role, whose log is worth keeping.
+    """
+
+    role: str
+    number: str
+    first: bool
+
+
 class Kind(Protocol):
     """A kind of object that runs a workload.
 
@@ -45,8 +60,8 @@ class Kind(Protocol):
     def pods_of(self, name: str) -> str:
         """The label selector of the pods of the object `name`."""
 
-    def role_of(self, pod: Manifest) -> tuple[str, bool]:
-        """The role of a pod, and whether it is the first of its role, whose log is worth keeping."""
+    def seat(self, pod: Manifest) -> Seat:
+        """The place that a pod has."""
 
     def main_role(self, manifest: Manifest) -> str:
         """The role whose first pod runs the workload's command."""
@@ -80,10 +95,11 @@ class JobSet:
         """See Kind."""
         return f"{_LABEL}jobset-name={name}"
 
-    def role_of(self, pod: Manifest) -> tuple[str, bool]:
+    def seat(self, pod: Manifest) -> Seat:
         """See Kind. The first pod of a role is host 0 of slice 0."""
         labels = pod["metadata"]["labels"]
-        return labels[f"{_LABEL}replicatedjob-name"], labels[f"{_LABEL}job-index"] == labels[_COMPLETION_INDEX] == "0"
+        number = f"{labels[f'{_LABEL}job-index']}-{labels[_COMPLETION_INDEX]}"
+        return Seat(role=labels[f"{_LABEL}replicatedjob-name"], number=number, first=number == "0-0")
 
     def main_role(self, manifest: Manifest) -> str:
         """See Kind."""

@@ -68,7 +68,7 @@ class Logs:
         """Begins to follow what has started, and notes what has ended or is gone."""
         writing = set()
         for pod in seen.pods:
-            for container in pod.containers if pod.first else ():
+            for container in pod.containers if pod.seat.first else ():
                 if container.started:
                     self._follow(pod, container)
                 if pod.phase not in ("Succeeded", "Failed"):
@@ -94,7 +94,7 @@ class Logs:
         if (pod.uid, container.name) in self._followers:
             return
         main = pod.main and container == pod.command
-        name = f"{pod.role}-{container.name}"
+        name = f"{pod.seat.role}-{container.name}"
         if name not in self._files:
             self._files[name] = _File(Path(self._scratch.name, f"{name}.txt"), main)
         file = self._files[name]

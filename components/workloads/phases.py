@@ -21,6 +21,8 @@ def phase(seen: Snapshot) -> str:
     if seen.kind.suspended(seen.manifest):
         return _queued(seen)
     for pod in sorted(seen.pods, key=lambda pod: not pod.main):
+        if pod.disrupted:
+            return f"the cluster takes a pod away: {_short(pod.disrupted)}"
         if pod.waits:
             return _waiting(pod, seen.about(pod.name))
     if len([pod for pod in seen.pods if not pod.deleted]) < seen.kind.pods_wanted(seen.manifest):

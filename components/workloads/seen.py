@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from components.workloads.api import Manifest
-from components.workloads.kinds import Kind
+from components.workloads.kinds import Kind, Seat
 from components.workloads.objects import EVENTS, PODS, Objects, Resource
 
 TPU = "google.com/tpu"
@@ -49,7 +49,7 @@ class Pod:
     """A pod.
 
     Attributes:
-      role: of which kind of pod of the workload it is; `first` that it is the first of them.
+      seat: its place in the workload.
       main: it runs the workload's command, in its first container that is no sidecar.
       tpu: it wants TPU chips.
       phase, reason, message: in the words of Kubernetes.
@@ -60,8 +60,7 @@ class Pod:
 
     name: str
     uid: str
-    role: str
-    first: bool
+    seat: Seat
     main: bool
     tpu: bool
     created: str
@@ -77,6 +76,15 @@ class Pod:
     def command(self) -> Container:
         """The container that the pod is there for."""
         return next(container for container in self.containers if not container.sidecar)
+
+    @property
+    def harmed(self) -> bool:
+        """Whether something was done to it that can be why the workload fails."""
+        return bool(self.disrupted) or any(
+            "OOMKilled" in (container.reason, container.last_reason)
+            or (container.state == "terminated" and container.exit_code)
+            for container in self.containers
+        )
 
     @property
     def waits(self) -> bool:
@@ -103,7 +111,7 @@ class Snapshot:
 
     Attributes:
       kind, manifest: its object.
-      pods: oldest first.
+      pods: the newest in each seat, oldest first.
       events: about the object, its parts and pods that do not run; oldest first.
       queue: the conditions of its entry in Kueue's queue, by type, while it is suspended.
     """
@@ -121,8 +129,8 @@ class Snapshot:
 
     @property
     def main(self) -> Pod | None:
-        """The pod that runs the command; the newest, where one took the place of another."""
-        return next((pod for pod in reversed(self.pods) if pod.main), None)
+        """The pod that runs the command."""
+        return next((pod for pod in self.pods if pod.main), None)
 
     def about(self, name: str) -> list[Event]:
         """The events about one object."""
@@ -142,8 +150,9 @@ def look(objects: Objects, kind: Kind, name: str) -> Snapshot | None:
 
 
 def pods_from(raw: Iterable[Manifest], kind: Kind, manifest: Manifest) -> tuple[Pod, ...]:
-    """The pods of an object, oldest first."""
-    return tuple(sorted((_pod(pod, kind, kind.main_role(manifest)) for pod in raw), key=lambda pod: pod.created))
+    """The pods of an object, oldest first; of those in one seat only the newest, which has taken it over."""
+    pods = sorted((_pod(pod, kind, kind.main_role(manifest)) for pod in raw), key=lambda pod: pod.created)
+    return tuple({pod.seat: pod for pod in pods}.values())
 
 
 def events_from(raw: Iterable[Manifest]) -> tuple[Event, ...]:
@@ -181,14 +190,13 @@ def _events(objects: Objects, seen: Snapshot) -> tuple[Event, ...]:
 
 def _pod(pod: Manifest, kind: Kind, main_role: str) -> Pod:
     meta, spec, status = pod["metadata"], pod["spec"], pod.get("status", {})
-    role, first = kind.role_of(pod)
+    seat = kind.seat(pod)
     conditions = {condition["type"]: condition for condition in status.get("conditions", [])}
     return Pod(
         name=meta["name"],
         uid=meta["uid"],
-        role=role,
-        first=first,
-        main=first and role == main_role,
+        seat=seat,
+        main=seat.first and seat.role == main_role,
         tpu=any(TPU in container.get("resources", {}).get("limits", {}) for container in spec["containers"]),
         created=meta.get("creationTimestamp", ""),
         phase=status.get("phase", "Pending"),

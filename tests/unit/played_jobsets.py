@@ -43,6 +43,10 @@ class PlayedJobSet:
         if reason:
             self.accounts(succeeded=False, reason=reason)
         self.ends(exit_code, "Failed")
+        self.has_failed()
+
+    def has_failed(self) -> None:
+        """The JobSet controller gives it up."""
         self.is_over(
             "Failed", "FailedJobs", f"jobset failed due to one or more job failures (first failed job: {self.name})"
         )
@@ -110,6 +114,11 @@ class PlayedJobSet:
         condition = {"type": "DisruptionTarget", "status": "True", "reason": reason, "message": message}
         self._pods(lambda pod: pod["status"].update(conditions=[condition]))
 
+    def loses_its_pods(self) -> None:
+        """Its pods are deleted, as evicted ones are, and those of a JobSet that fails."""
+        for pod in self.pods():
+            self.api.drop(PODS, pod["metadata"]["name"])
+
     def is_evicted(self, message: str) -> None:
         """Kubelet evicts its pods; one before 1.26 sets no condition."""
         self._pods(lambda pod: pod["status"].update(reason="Evicted", message=message))
@@ -131,8 +140,7 @@ class PlayedJobSet:
     def is_queued(self, message: str, evicted: str = "") -> None:
         """Kueue suspends it; with `evicted`, the reason of an eviction, after it had run."""
         self.api.resources.add(f"{QUEUE}/workloads")
-        for pod in self.pods():
-            self.api.drop(PODS, pod["metadata"]["name"])
+        self.loses_its_pods()
         conditions = [{"type": "QuotaReserved", "status": "False", "reason": "Pending", "message": message}]
         if evicted:
             conditions.append({"type": "Evicted", "status": "True", "reason": "Preempted", "message": evicted})

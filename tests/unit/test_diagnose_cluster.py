@@ -9,9 +9,11 @@ from dataclasses import replace
 
 import pytest
 from cluster_runs import PATHWAYS, created, shown
+from played_jobsets import PODS
 
 from components.workloads import faults
 from components.workloads.kinds import End
+from components.workloads.phases import phase
 from components.workloads.workload import PodOutcome
 
 FAILED = End(False, "FailedJobs: jobset failed due to one or more job failures (first failed job: train-worker-0)")
@@ -187,6 +189,20 @@ def test_row_13_a_pod_that_the_cluster_took_away(reason, message):
     assert message.rstrip(".") in said
     assert "--resume" in said
     assert "used up" not in said
+
+
+def test_row_13_a_pod_that_was_replaced_is_not_the_cause_of_what_comes_later():
+    made = created(PATHWAYS)
+    made.runs()
+    made.ends(143, "Failed")
+    made.is_disrupted("PreemptionByScheduler", "preempting to accommodate a higher priority pod")
+    for pod in made.pods():  # the Job keeps the failed ones beside the new ones
+        made.api.change(
+            PODS, pod["metadata"]["name"], lambda pod: pod["metadata"].update(creationTimestamp="2026-01-01T00:00:00Z")
+        )
+    made.makes_pods()
+    assert phase(shown(made)) == "starting"
+    assert "took the pod away" not in cause(made, said=own("Out of memory."))
 
 
 def test_row_13_restarts_that_preemptions_have_used_up():

@@ -185,6 +185,37 @@ def test_a_failure_without_an_account_is_read_from_the_log(cluster, tmp_path):
         run(plan(tmp_path))
 
 
+def test_pods_that_are_evicted_and_gone_at_the_end_are_the_reason_all_the_same(cluster, tmp_path):
+    def script(made):
+        made.runs("step 1")
+        made.is_seen()
+        made.is_disrupted("EvictionByEvictionAPI", "Eviction API: evicting")
+        made.is_seen()
+        made.accounts(succeeded=False, reason="The pod was told to end.")
+        made.loses_its_pods()
+        made.is_seen()
+        made.has_failed()
+
+    play(cluster, script)
+    with pytest.raises(WorkloadError, match=r"took the pod away \(Eviction API: evicting\)"):
+        run(plan(tmp_path))
+
+
+def test_an_eviction_that_was_made_up_for_is_not_the_reason_of_a_later_failure(cluster, tmp_path):
+    def script(made):
+        made.runs("step 1")
+        made.is_disrupted("PreemptionByScheduler", "preempting to accommodate a higher priority pod")
+        made.is_seen()
+        made.loses_its_pods()
+        made.runs("step 1")  # JobSet begins anew after the loss of a Spot slice
+        made.is_seen()
+        made.fails("Out of memory: lower train.batch_size.")
+
+    play(cluster, script)
+    with pytest.raises(WorkloadError, match=r"lower train\.batch_size"):
+        run(plan(tmp_path))
+
+
 def test_completed_without_the_pods_account_is_no_success(cluster, tmp_path):
     def script(made):
         made.runs("step 1")

@@ -175,6 +175,13 @@ def test_it_runs_when_all_pods_do():
     assert phase(shown(made)) == "running"
 
 
+def test_a_pod_that_the_cluster_takes_away_is_said():
+    made = created()
+    made.runs()
+    made.is_disrupted("EvictionByEvictionAPI", "Eviction API: evicting")
+    assert phase(shown(made)) == "the cluster takes a pod away: Eviction API: evicting"
+
+
 def test_an_object_that_is_being_deleted_says_so():
     made = created()
     made.runs()
