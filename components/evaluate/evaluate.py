@@ -15,6 +15,7 @@ import io
 import json
 import re
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 import pandas as pd
@@ -52,15 +53,7 @@ def evaluate(
     completions = _generate(plan, checkpoint, trained, model, dataset, questions)
     say("evaluate", f"scoring {sum(len(table) for table in completions.values())} completions")
     scored = _score(plan, questions, completions)
-    found = evaluate_pair(
-        questions,
-        scored[BEFORE],
-        scored[AFTER],
-        champion=scored[BEFORE] if plan.beginning else scored.get(CHAMPION),
-        policy=plan.config.evaluate.gate.model_copy(update={"compare_with": "champion"} if plan.beginning else {}),
-        settings=_settings(plan),
-        seed=plan.config.seed,
-    )
+    found = judge(plan, questions, scored)
     for name, table in scored.items():
         storage.write_bytes(storage.join(result, f"scored-{name}.parquet"), table.to_parquet(index=False))
     storage.write_text(storage.join(result, "evaluation.json"), found.model_dump_json(indent=1))
@@ -68,6 +61,19 @@ def evaluate(
         records={"evaluation": _record(plan, checkpoint, trained, dataset, result, found)},
         metrics=_metrics(found),
         note=_note(plan, found),
+    )
+
+
+def judge(plan: Plan, questions: pd.DataFrame, scored: Mapping[str, pd.DataFrame]) -> Evaluation:
+    """The evaluation of a run, from its scored tables by name."""
+    return evaluate_pair(
+        questions,
+        scored[BEFORE],
+        scored[AFTER],
+        champion=scored[BEFORE] if plan.beginning else scored.get(CHAMPION),
+        policy=plan.config.evaluate.gate.model_copy(update={"compare_with": "champion"} if plan.beginning else {}),
+        settings=_settings(plan),
+        seed=plan.config.seed,
     )
 
 
