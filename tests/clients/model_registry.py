@@ -20,7 +20,7 @@ _TYPE = "type.googleapis.com/google.cloud.aiplatform.v1"
 
 @dataclass
 class ModelRegistry(Service):
-    """Versions by the id of their model, evaluations by the version. A registration is done at the second look."""
+    """Versions by the id of their model, evaluations by the version. A registration is done at the first look."""
 
     versions: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     evaluations: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
@@ -29,8 +29,10 @@ class ModelRegistry(Service):
 
     def answer(self, request: Request) -> Any:
         assert request.headers["authorization"].startswith("Bearer ")
-        path = request.path.removeprefix(f"/v1/{PARENT}/models")
-        assert path != request.path, request.path
+        # the client asks for operations below /ui/, the other of the two places where the API has them
+        found = re.fullmatch(rf"/(v1|ui)/{PARENT}/models(.*)", request.path)
+        assert found, request.path
+        path = found[2]
         if request.method == "POST" and path == ":upload":
             return self._upload(request.body.decode())
         if found := re.fullmatch(r"/([^/:@]+):listVersions", path):
