@@ -6,6 +6,7 @@ when its object was gone before its end was seen. An object that is there alread
 
 from __future__ import annotations
 
+import signal
 import time
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -14,14 +15,14 @@ from components import storage
 from components.config import ClusterConfig, TpuConfig
 from components.errors import WorkloadError
 from components.progress import duration, say
-from components.workloads import faults, names, phases
+from components.workloads import faults, names, phases, reader
 from components.workloads.api import Manifest
 from components.workloads.kinds import End, Kind
 from components.workloads.logs import Logs
 from components.workloads.objects import Objects
 from components.workloads.seen import Pod, Snapshot
 from components.workloads.watch import Watch
-from components.workloads.workload import LOG, OUTCOME, OnLine, Order, Outcome, PodOutcome
+from components.workloads.workload import LOG, OUTCOME, Order, Outcome, PodOutcome
 
 # beyond the deadline, at which the pod ends its command itself: for fetching its inputs and storing its outputs
 SLACK_S = 1800.0
@@ -78,19 +79,14 @@ def remove(site: Site, order: Order) -> None:
         site.objects.delete(site.kind.resource, order.name, found["metadata"]["uid"])
 
 
-def follow(site: Site, order: Order, uid: str, on_line: OnLine) -> Outcome:
+def follow(site: Site, order: Order, uid: str, watch: Watch, logs: Logs) -> Outcome:
     """Follows an object to its end; says its phases and hands over the lines of its command."""
-    watch = Watch(
-        site.objects, site.kind, order.name, poll_s=site.cluster.poll_s, stage=order.workload.stage, on_line=on_line
-    )
-    with watch, Logs(site.objects, order.directory, watch.hear) as logs:
-        seen, end = _until_its_end(site, order, uid, watch, logs)
-        logs.finish()
-        watch.hand_over()
-        said = _account(order)
-        if not end.succeeded:
-            reason, evidence = faults.cause(seen, end, said, logs.tails())
-            raise WorkloadError(order.workload.stage, reason, evidence)
+    seen, end = _until_its_end(site, order, uid, watch, logs)
+    logs.finish()
+    watch.hand_over()
+    said = _account(order)
+    if not end.succeeded:
+        raise WorkloadError(order.workload.stage, *faults.cause(seen, end, said, logs.tails()))
     if said is None or not said.succeeded:
         raise WorkloadError(order.workload.stage, *_not_whole(site, order, said))
     return Outcome(seconds=said.seconds, log=storage.join(order.directory, LOG))
@@ -102,6 +98,8 @@ def _until_its_end(site: Site, order: Order, uid: str, watch: Watch, logs: Logs)
     for seen in watch.looks():
         if seen is None or seen.manifest["metadata"]["uid"] != uid:
             raise _vanished(site, order)
+        if reader.is_gone():
+            raise SystemExit(128 + signal.SIGPIPE)
         logs.see(seen)
         if end := site.kind.end(seen.manifest):
             gone = harmed.keys() - {pod.uid for pod in seen.pods}

@@ -23,8 +23,10 @@ from components.workloads.attempt import Site, Vanished, follow, place, remove
 from components.workloads.heartbeat import Heartbeat
 from components.workloads.kinds import KINDS
 from components.workloads.ledger import Begun, Closed
+from components.workloads.logs import Logs
 from components.workloads.objects import PODS, Objects
 from components.workloads.seen import Snapshot, look
+from components.workloads.watch import Watch
 from components.workloads.workload import OnLine, Order, Outcome, Workload
 
 _HASTE_S = 10.0  # for ending things: whoever is being killed has no time
@@ -53,10 +55,12 @@ def run(plan: Plan, workload: Workload, on_line: OnLine) -> Outcome:
     site = Site(objects, KINDS[attempt.kind], cluster, plan.config.tpu)
     silence_s = None if cluster.detached else float(cluster.silence_s)
     order = Order(workload=workload, name=attempt.name, directory=attempt.directory, silence_s=silence_s)
-    with Heartbeat(workload.stage, order.directory, cluster.silence_s), _signals_exit():
+    watch = Watch(objects, site.kind, order.name, poll_s=cluster.poll_s, stage=workload.stage, on_line=on_line)
+    heartbeat = Heartbeat(workload.stage, order.directory, cluster.silence_s)
+    with heartbeat, watch, Logs(objects, order.directory, watch.hear) as logs, _signals_exit():
         try:
-            return _carried_out(site, order, attempt, on_line)
-        except SystemExit:
+            return _carried_out(site, order, attempt, watch, logs)
+        except (SystemExit, BrokenPipeError):  # ended by a signal, or whoever reads this is gone
             if cluster.detached:
                 say(
                     workload.stage,
@@ -67,7 +71,7 @@ def run(plan: Plan, workload: Workload, on_line: OnLine) -> Outcome:
             raise
 
 
-def _carried_out(site: Site, order: Order, attempt: Begun, on_line: OnLine) -> Outcome:
+def _carried_out(site: Site, order: Order, attempt: Begun, watch: Watch, logs: Logs) -> Outcome:
     try:
         uid = place(site, order, ledger.uid(attempt))
         ledger.created(attempt, uid)
@@ -75,7 +79,7 @@ def _carried_out(site: Site, order: Order, attempt: Begun, on_line: OnLine) -> O
             end := ledger.closed(attempt)
         ) and end.state == "cancelled":  # before there was an object that could be deleted
             remove(site, order)
-        outcome = follow(site, order, uid, on_line)
+        outcome = follow(site, order, uid, watch, logs)
     except WorkloadError as error:
         state: ledger.State = "vanished" if isinstance(error, Vanished) else "failed"
         end = ledger.close(attempt, Closed(state=state, reason=error.reason))
@@ -94,10 +98,11 @@ def _end(site: Site, order: Order, attempt: Begun) -> None:
     hasty = replace(site, objects=replace(site.objects, patience_s=_HASTE_S))
     try:
         remove(hasty, order)
-        say(order.workload.stage, f"deleted {site.kind.title} {order.name}")
+        what = f"deleted {site.kind.title} {order.name}"
     except UserError as error:
-        say(order.workload.stage, f"{site.kind.title} {order.name} ends itself, for it could not be deleted: {error}")
+        what = f"{site.kind.title} {order.name} ends itself, for it could not be deleted: {error}"
     ledger.close(attempt, Closed(state="cancelled"))
+    say(order.workload.stage, what)
 
 
 @contextlib.contextmanager

@@ -79,7 +79,7 @@ def _missing(seen: Snapshot) -> str:
     warnings = [event.message for event in seen.events if event.warning]
     if any(signatures.SYMPTOM.search(message) for message in warnings):
         return "waiting for the slice: its other workers follow when the first has its place"
-    return f"starting: {_short(warnings[-1])}" if warnings else "starting"
+    return f"waiting for its pods: {_short(warnings[-1])}" if warnings else "starting"
 
 
 def _advised(text: str, message: str) -> str:

@@ -121,15 +121,16 @@ def served(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Iterator[Kubernetes
 
 
 def launcher(file: str, kubeconfig: str) -> None:
-    """What a launcher's process does: runs the workload of the run that lies in `file`, and writes down what it says
-    and how it went.
-    """
+    """What a launcher's process does: runs the workload of the run that lies in `file`, and writes down what it says."""
     os.environ["KUBECONFIG"] = kubeconfig  # the server of processes has the environment of its first use
-    said = Path(file).with_suffix(".said").open("a", buffering=1)
-    sys.stdout = sys.stderr = said
+    sys.stdout = sys.stderr = Path(file).with_suffix(".said").open("a", buffering=1)
+    run_here(file)
+
+
+def run_here(file: str) -> None:
+    """Runs the workload of the run that lies in `file`."""
     the_plan = Plan.read(file)
-    outcome = launch.run(the_plan, workload(run_id=the_plan.run_id), print)
-    print(f"outcome {outcome.model_dump_json()}", flush=True)
+    launch.run(the_plan, workload(run_id=the_plan.run_id), lambda line: print(line, flush=True))
 
 
 def start_launcher(the_plan: Plan, file: Path) -> multiprocessing.process.BaseProcess:

@@ -3,8 +3,11 @@
 import os
 import random
 import signal
+import subprocess
+import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 from cluster_runs import jobsets, plan, play, played, served, start_launcher, states, succeed, workload
@@ -43,6 +46,25 @@ def test_a_launcher_that_is_ended_while_it_waits_for_a_busy_server_ends(cluster,
     os.kill(process.pid, signal.SIGTERM)
     process.join(30)
     assert process.exitcode == 128 + signal.SIGTERM
+    assert states(plan(tmp_path)) == ["cancelled"]
+
+
+@pytest.mark.parametrize("line", [True, False])
+def test_a_launcher_that_nobody_reads_any_more_deletes_what_it_began(cluster, tmp_path, line):
+    """What a kill -9 of the run does to the stages below it, whether there is something to say or not."""
+    play(cluster, lambda made: made.runs("step 1"))
+    (tmp_path / "plan.json").write_text(plan(tmp_path).model_dump_json())
+    code = "import sys; import cluster_runs; cluster_runs.run_here(sys.argv[1])"
+    command = [sys.executable, "-c", code, str(tmp_path / "plan.json")]
+    folders = os.pathsep.join([str(Path(__file__).parent), str(Path(__file__).parents[2])])
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": folders})
+    while b"step 1" not in process.stdout.readline():
+        pass
+    process.stdout.close()
+    if line:
+        played(cluster).writes("step 2")
+    process.wait(30)
+    assert jobsets(cluster) == []
     assert states(plan(tmp_path)) == ["cancelled"]
 
 

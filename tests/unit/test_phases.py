@@ -134,7 +134,7 @@ def test_workers_that_are_held_back_are_no_error_but_wait_for_the_slice(message)
 def test_jobs_that_cannot_be_made_say_why():
     made = created()
     made.has_event(made.name, "JobCreationFailed", 'jobs.batch "x" is forbidden: exceeded quota: compute')
-    assert phase(shown(made)) == 'starting: jobs.batch "x" is forbidden: exceeded quota: compute'
+    assert phase(shown(made)) == 'waiting for its pods: jobs.batch "x" is forbidden: exceeded quota: compute'
 
 
 def test_an_image_that_is_being_pulled_is_said_until_it_is_there():
