@@ -120,6 +120,28 @@ def check(champion: Champion, config: Config, store: str) -> None:
         ) from error
 
 
+def refuse_seen(champion: Champion, config: Config, questions: str) -> None:
+    """Raises UserError when the champion may have been trained on what this run evaluates with, which flatters it.
+
+    Questions count as the same when they are of one cluster. Those of runs whose folders are gone are not looked at.
+
+    Args:
+      champion: the champion in question.
+      config: of this run.
+      questions: the folder with the questions of this run.
+    """
+    from components.sources import dataset
+
+    asked = set(dataset.read(questions, "eval")["cluster"])
+    trained = (dataset.read(folder, "train")["cluster"] for folder in champion.trained_on if storage.exists(folder))
+    if seen := asked & set().union(*trained):
+        raise UserError(
+            f"The champion of '{config.slot}', run {champion.run_id}, may have been trained on {len(seen)} of the "
+            f"{len(asked)} questions to evaluate with: keep the seed and the number of questions of that run, give "
+            "data.evaluation, or set publish.slot to a slot of its own."
+        )
+
+
 def _without(uri: str) -> str:
     remove = "rm" if storage.is_local(uri) else "gcloud storage rm"
     return f"go on without a champion by `{remove} {uri}`"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from components.maxtext_runtime.generate_spec import Spec
 from components.plan import Plan
 from components.record import ArtifactRecord
 from components.results import Verdict
+from components.sources.dataset import fetch_dataset
 
 SLOT = "tiny-qwen3"
 MODEL = ArtifactRecord(kind="hf-model", format="safetensors", data_uri="model")
@@ -186,6 +188,36 @@ def test_a_place_that_cannot_be_is_refused(setting, said):
 def test_beginning_from_the_champion_leaves_no_base_to_compare_with():
     with pytest.raises(UserError, match="measures no base to compare with"):
         config.load(SLOT, ["model.start=champion", "evaluate.gate.compare_with=base"])
+
+
+# -- download ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("settings", "seen"),
+    [([], False), (["evaluate.questions=10"], False), (["seed=1"], True), (["evaluate.questions=40"], True)],
+)
+def test_a_champion_that_was_trained_on_the_questions_to_evaluate_with_is_refused(tmp_path, settings, seen):
+    """Questions are held out of one source by the seed, so that another seed holds out what was trained on before."""
+    rows = [
+        json.dumps({"question": f"What is {i} more than {j}?", "answer": str(i + j)})
+        for i in range(10)
+        for j in range(20)
+    ]
+    source = tmp_path / "questions.jsonl"
+    source.write_text("\n".join(rows))
+    data = [f"data.train={source}", "evaluate.questions=20"]
+    first, second = config.load(SLOT, data), config.load(SLOT, [*data, *settings])
+    folders = [
+        fetch_dataset(one.data, tmp_path / name, one.seed, need_eval=one.evaluate.questions).data_uri
+        for name, one in (("first", first), ("second", second))
+    ]
+    holder = someone("run-1").model_copy(update={"trained_on": [folders[0], str(tmp_path / "gone")]})
+    if seen:
+        with pytest.raises(UserError, match="questions to evaluate with: keep the seed"):
+            champion.refuse_seen(holder, second, folders[1])
+    else:
+        champion.refuse_seen(holder, second, folders[1])
 
 
 # -- convert and evaluate ----------------------------------------------------------------------------------------------
