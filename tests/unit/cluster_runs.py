@@ -139,5 +139,7 @@ def start_launcher(the_plan: Plan, file: Path) -> multiprocessing.process.BasePr
     processes = multiprocessing.get_context("forkserver")
     processes.set_forkserver_preload(["cluster_runs", "kubernetes.client", "components.workloads.jobset"])
     process = processes.Process(target=launcher, args=(str(file), os.environ["KUBECONFIG"]))
-    process.start()
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("PYTHONPATH", os.pathsep.join(sys.path))  # where it finds what it is to have loaded
+        process.start()
     return process
