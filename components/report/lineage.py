@@ -37,7 +37,7 @@ def entries(lineage: Sequence[Mapping[str, Any]]) -> list[Entry]:
                 number,
                 kinds[number - 1],
                 _uri(item),
-                ", ".join(_details(item)),
+                ", ".join(details(item)),
                 [(places[p], kinds[places[p] - 1]) for p in parents if p in places and places[p] != number],
                 [p for p in parents if p not in places],
             )
@@ -45,7 +45,8 @@ def entries(lineage: Sequence[Mapping[str, Any]]) -> list[Entry]:
     return result
 
 
-def _details(item: Mapping[str, Any]) -> list[str]:
+def details(item: Mapping[str, Any]) -> list[str]:
+    """Returns how an artifact is laid out and from which training step it is, as far as it says so."""
     step = item.get("step")
     found = [str(item["format"])] if item.get("format") else []
     # KFP turns every number of a metadata record into a float
