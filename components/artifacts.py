@@ -30,3 +30,11 @@ class Rollouts(Dataset):
 
 class EvaluationResult(Dataset):
     """Completions, per-question table and verdict of an evaluation; kind `evaluation`."""
+
+
+class Publication(Artifact):
+    """Where a model was published, or that it was not; kind `publication`."""
+
+
+class ServingResult(Artifact):
+    """Answers, measures and log of a serving check; kind `serving-check`."""

@@ -25,7 +25,16 @@ from components.errors import UserError
 
 FILE_NAME = "provenance.json"
 
-Kind = Literal["hf-model", "maxtext-checkpoint", "rl-checkpoint", "dataset", "evaluation", "rollouts", "publication"]
+Kind = Literal[
+    "hf-model",
+    "maxtext-checkpoint",
+    "rl-checkpoint",
+    "dataset",
+    "evaluation",
+    "rollouts",
+    "publication",
+    "serving-check",
+]
 KINDS: tuple[str, ...] = get_args(Kind)
 
 _OF_THE_BACKENDS = {"display_name", "store_session_info"}  # keys that KFP adds to metadata of its own accord

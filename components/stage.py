@@ -27,7 +27,7 @@ from components.progress import FAILURE, duration, say
 from components.record import ArtifactRecord
 from components.results import StageRecord
 
-STAGES = ("prepare", "download", "convert", "train", "evaluate", "export", "publish", "report")
+STAGES = ("prepare", "download", "convert", "train", "evaluate", "export", "publish", "serve", "report")
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The main pipeline: improve a model with GRPO, learn whether it got better, export it.
+"""The main pipeline: improve a model with GRPO, learn whether it got better, ship it.
 
 Reads as prose, top to bottom. `build` returns the pipeline with a preset's configuration as the default of its one
 configuration value; the same compiled bytes run in KFP's local runner, on Vertex AI Pipelines and on self-hosted KFP.
@@ -12,7 +12,9 @@ from components.download.component import download
 from components.evaluate.component import evaluate
 from components.export.component import export
 from components.prepare.component import prepare
+from components.publish.component import publish
 from components.report.component import report
+from components.serve.component import serve
 from components.train.component import train
 
 
@@ -31,32 +33,44 @@ def build(config: Config) -> dsl.base_component.BaseComponent:
             output: Where the run writes; empty is runs/<run id> below the store.
             store: Root of what runs share: models, converted weights, the list of runs.
         """
-        planned = prepare(
-            config=config,
-            overrides=overrides,
-            job_id=dsl.PIPELINE_JOB_ID_PLACEHOLDER,
-            run_id=run_id,
-            output=output,
-            store=store,
-        )
-        plan = planned.outputs["plan"]
+        place = {
+            "config": config,
+            "overrides": overrides,
+            "job_id": dsl.PIPELINE_JOB_ID_PLACEHOLDER,
+            "run_id": run_id,
+            "output": output,
+            "store": store,
+        }
+        page = report(**place)
 
-        source = download(plan=plan)
-        model, questions = source.outputs["model"], source.outputs["dataset"]
+        with dsl.ExitHandler(page, name="improve"):
+            planned = prepare(**place)
+            plan = planned.outputs["plan"]
 
-        base = convert(plan=plan, model=model).outputs["checkpoint"]
+            source = download(plan=plan)
+            model, questions = source.outputs["model"], source.outputs["dataset"]
 
-        trained = train(plan=plan, checkpoint=base, model=model, dataset=questions).outputs["trained"]
+            converted = convert(plan=plan, model=model)
+            base = converted.outputs["checkpoint"]
 
-        evaluated = evaluate(plan=plan, checkpoint=base, trained=trained, model=model, dataset=questions)
+            training = train(plan=plan, checkpoint=base, model=model, dataset=questions)
+            trained = training.outputs["trained"]
 
-        exported = export(plan=plan, trained=trained, model=model, evaluation=evaluated.outputs["evaluation"])
+            evaluated = evaluate(plan=plan, checkpoint=base, trained=trained, model=model, dataset=questions)
+            evaluation = evaluated.outputs["evaluation"]
 
-        page = report(plan=plan, evaluation=evaluated.outputs["evaluation"], exported=exported.outputs["exported"])
+            exported = export(plan=plan, trained=trained, model=model, evaluation=evaluation)
+            result = exported.outputs["exported"]
 
-        # content addressing does the work of a cache for download and convert, and checks the bytes; the rest is never
-        # the same twice
-        for task in (planned, source, evaluated, exported, page):
+            published = publish(plan=plan, trained=trained, exported=result, evaluation=evaluation, dataset=questions)
+
+            with dsl.If(planned.outputs["Output"] == True, name="serving-check"):  # noqa: E712 - becomes a condition
+                served = serve(plan=plan, exported=result, model=model, evaluation=evaluation, dataset=questions)
+                served.after(published)
+
+        # content addressing does the work of a cache for download and convert, and checks the bytes; a launcher that
+        # starts again finds what its stage had begun; the rest is never the same twice
+        for task in (planned, source, converted, training, evaluated, exported, published, served, page):
             task.set_caching_options(False)
 
     return grpo

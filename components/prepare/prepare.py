@@ -167,8 +167,11 @@ def refuse_unwritable(directory: str, option: str) -> None:
         raise UserError(f"Nothing can be written to {existing} ({error.strerror}): choose another {option}.") from error
 
 
-def prepare_stage(*, config: str, overrides: str, job_id: str, run_id: str, output: str, store: str, plan: Any) -> None:
-    """The component's body: makes the plan of a run, or takes the one that the command line has made for it already."""
+def prepare_stage(*, config: str, overrides: str, job_id: str, run_id: str, output: str, store: str, plan: Any) -> bool:
+    """The component's body: makes the plan of a run, or takes the one that the command line has made for it already.
+
+    Returns whether the exported model is to be served and checked.
+    """
     started = time.monotonic()
     name = run_id or job_id
     try:
@@ -197,6 +200,7 @@ def prepare_stage(*, config: str, overrides: str, job_id: str, run_id: str, outp
     )
     keep(run_dir, "prepare", time.monotonic() - started, StageResult(note=_said(the_plan)))
     say("prepare", _said(the_plan))
+    return the_plan.config.serve.enabled
 
 
 def _existing(run_dir: str, run_id: str) -> Plan | None:

@@ -16,28 +16,37 @@ from components import record, storage
 from components.errors import UserError
 from components.plan import Plan
 from components.report.page import render
-from components.results import Evaluation, Parity, RunRecord, StageRecord, Training
+from components.results import Evaluation, Parity, Published, RunRecord, ServingCheck, StageRecord, Training
 from components.stage import STAGES, Failure
 
 PAGE = "report.html"
 RUN = "run.json"
 
 
-def assemble(plan: Plan, *, status: str, seconds: float, error: str | None = None) -> RunRecord:
-    """Returns the record of the run as far as it got."""
+def assemble(plan: Plan, *, seconds: float, status: str | None = None, error: str | None = None) -> RunRecord:
+    """Returns the record of the run as far as it got.
+
+    Args:
+      plan: the run.
+      seconds: how long it took.
+      status: how it is doing, where the caller knows better; else it succeeded when every stage has.
+      error: what is known of its end beyond what its stages say.
+    """
     done = [s for name in STAGES if (s := _read(plan, f"{name}/stage.json", StageRecord))]
     failure = _read(plan, "failure.json", Failure)
     if failure:
         evidence = f" Evidence: {failure.evidence[-1].strip()[:300]}" if failure.evidence else ""
         error = f"{failure.stage}: {failure.reason}{evidence}"
         done.append(StageRecord(name=failure.stage, status="failed", seconds=failure.seconds, note=failure.reason))
+    elif status is None and error is None and (missing := _missing(plan, done)):
+        error = f"{missing}: it ended without saying why; it was killed, evicted or cancelled. Its log says more."
     exported = next((s.artifacts["exported"]["uri"] for s in done if "exported" in s.artifacts), None)
     return RunRecord(
         run_id=plan.run_id,
         preset=plan.config.preset,
         config_sha256=plan.config_sha256,
         code_version=plan.code_version,
-        status=status,
+        status=status or ("failed" if error else "succeeded"),
         started=plan.started,
         attempt=plan.attempt,
         seconds=round(seconds, 1),
@@ -47,10 +56,19 @@ def assemble(plan: Plan, *, status: str, seconds: float, error: str | None = Non
         evaluation=_read(plan, "evaluate/result/evaluation.json", Evaluation),
         training=_read(plan, "train/training.json", Training),
         parity=_read(plan, "export/parity.json", Parity),
+        published=_read(plan, "publish/result/published.json", Published),
+        serving=_read(plan, "serve/result/serving.json", ServingCheck),
         model_uri=exported,
         report_uri=storage.join(plan.run_dir, PAGE),
         error=error,
     )
+
+
+def _missing(plan: Plan, done: Sequence[StageRecord]) -> str | None:
+    """The first stage that should have come to its end and has not."""
+    names = {stage.name for stage in done}
+    optional = {"report"} | (set() if plan.config.serve.enabled else {"serve"})
+    return next((name for name in STAGES if name not in names | optional), None)
 
 
 def write(plan: Plan, run: RunRecord) -> str:

@@ -1,15 +1,25 @@
-from kfp.dsl import HTML, Input, Output
+from kfp.dsl import HTML, Output
 
-from components.artifacts import EvaluationResult, HFModel, RunPlan
 from components.component import stage_component
 
 
 @stage_component()
-def report(
-    plan: Input[RunPlan], evaluation: Input[EvaluationResult], exported: Input[HFModel], page: Output[HTML]
-) -> None:
-    """Writes the page that says whether the model got better, how sure that is, what it cost and where the model is."""
-    from components.report.report import report as work
-    from components.stage import run_stage
+def report(config: str, overrides: str, job_id: str, run_id: str, output: str, store: str, page: Output[HTML]) -> None:
+    """Says how the run ended: did the model get better, how sure is that, what did it cost, where is the model.
 
-    run_stage(work, "report", plan, inputs={"evaluation": evaluation, "exported": exported}, outputs={"page": page})
+    Comes last, however the run ended, and ends what a run that broke off still has in the cluster.
+
+    Args:
+        config: The complete configuration as JSON.
+        overrides: Settings that were changed, as key=value, one per line.
+        job_id: Identity that the pipeline system gave this run.
+        run_id: Name of the run; empty takes job_id.
+        output: Where the run writes; empty is runs/<run id> below the store.
+        store: Root of what runs share: models, converted weights, the list of runs.
+        page: The report.
+    """
+    from components.report.report import report_stage
+
+    report_stage(
+        config=config, overrides=overrides, job_id=job_id, run_id=run_id, output=output, store=store, page=page
+    )

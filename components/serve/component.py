@@ -13,11 +13,10 @@ def serve(
     dataset: Input[Questions],
     serving: Output[ServingResult],
     metrics: Output[Metrics],
-) -> str:
+) -> None:
     """Serves the exported model with vLLM and shows that it is the trained one: passed, or not run for lack of vLLM."""
     from components.serve.serve import serve as work
     from components.stage import run_stage
 
     inputs = {"exported": exported, "model": model, "evaluation": evaluation, "dataset": dataset}
     run_stage(work, "serve", plan, inputs=inputs, outputs={"serving": serving, "metrics": metrics})
-    return serving.metadata["status"]

@@ -14,11 +14,18 @@ from components.workloads import machines
 from components.workloads.workload import Cpu, Input, Output, Workload
 
 PROGRAM = "components.serve.program"
-# eager: nothing is compiled for so few requests; uni: one process computes, which needs no shared memory, of which a pod
-# has 64 MB
-_CPU_FLAGS: dict[str, bool | str] = {"enforce-eager": True, "distributed-executor-backend": "uni"}
-# GiB for keys and values, which vLLM would else size by all memory; and an address that needs no look-up
-_CPU_ENV = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_HOST_IP": "127.0.0.1"}
+# nothing is compiled for so few requests
+_CPU_FLAGS = {"enforce-eager": True}
+CPU_ENV = {
+    # GiB for keys and values, which vLLM would else size by all memory
+    "VLLM_CPU_KVCACHE_SPACE": "1",
+    # an address that needs no look-up
+    "VLLM_HOST_IP": "127.0.0.1",
+    # the engine computes itself: a worker of its own wants 160 MB of shared memory, and a pod has 64 MB
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+    # eager alone leaves a function of the sampler to be compiled, at the first request, by a C++ compiler
+    "TORCHDYNAMO_DISABLE": "1",
+}
 
 
 def workload(plan: Plan, exported: ArtifactRecord) -> Workload:
@@ -45,7 +52,7 @@ def workload(plan: Plan, exported: ArtifactRecord) -> Workload:
         stage="serve",
         run_id=plan.run_id,
         command=("python", "-m", PROGRAM, "--spec", spec.model_dump_json()),
-        env={**(_CPU_ENV if on_cpu else {}), **config.env},
+        env={**(CPU_ENV if on_cpu else {}), **config.env},
         inputs=(Input(name="model", uri=exported.data_uri), Input(name="questions", uri=questions_file(plan)), *before),
         # live, because the log of a server that fails is wanted too
         outputs=(Output(name="result", uri=result_dir(plan), how="live"), *after),
@@ -83,7 +90,7 @@ def _compiled(plan: Plan) -> tuple[tuple[Input, ...], tuple[Output, ...]]:
     return before, (Output(name="compiled", uri=uri, how="live"),)
 
 
-def _arguments(plan: Plan, of_machine: dict[str, bool | str]) -> tuple[str, ...]:
+def _arguments(plan: Plan, of_machine: dict[str, bool]) -> tuple[str, ...]:
     """Arguments of vLLM's server: a context as long as training's, what the machine needs, what the preset says."""
     train = plan.config.train
     flags: dict[str, bool | int | float | str] = {

@@ -23,11 +23,11 @@ from components.fetch import TOKENIZER_FILES, fetch
 from components.plan import Plan
 from components.progress import say
 from components.record import ArtifactRecord
+from components.results import ServingCheck
 from components.rewards.verifier import Verifier
 from components.serve import job
 from components.serve.judge import Judged, accuracies, findings, max_logprob_diff
 from components.serve.prompts import prompts
-from components.serve.result import SERVING, ServingCheck
 from components.serve.spec import PROGRESS, REPORT, Answers, Question, Report
 from components.sources import dataset as questions_of
 from components.stage import StageResult
@@ -35,6 +35,7 @@ from components.workloads import engine, machines
 from components.workloads.interpreter import NoEnvironment, interpreter
 from components.workloads.workload import Cpu
 
+SERVING = "serving.json"
 _TOLERANCES = {"float32": 1e-4, "bfloat16": 0.5}
 
 

@@ -35,6 +35,7 @@ _TAIL = 500
 _EVIDENCE = 12
 _ERROR = re.compile(r"\w(Error|Exception|Interrupt)(: |$)")
 _CONSEQUENCE = re.compile("root cause|EngineDeadError")
+_NO_LIBRARY = re.compile(r"cannot open shared object file")  # vLLM goes on without, and fails later at something else
 _WARNING = re.compile(r"^W\d{4} | WARNING |Warning: |^  ")
 _PREFIX = re.compile(r"^\([^)]*\)\s*|^(INFO|WARNING|ERROR) \S+ \S+ \[[^\]]*\]\s*")
 
@@ -186,7 +187,11 @@ def _taken(port: str) -> str:
 
 
 def _cause(lines: list[str]) -> int | None:
-    """Where the last error is that is not the consequence of another."""
+    """Where the log says what the server ended of: a library that is missing, else the last error that is not the
+    consequence of another.
+    """
+    if libraries := [at for at, line in enumerate(lines) if _NO_LIBRARY.search(line)]:
+        return libraries[0]
     found = [at for at, line in enumerate(lines) if _ERROR.search(line) and not _WARNING.search(line)]
     own = [at for at in found if not _CONSEQUENCE.search(lines[at])]
     return max(own or found, default=None)

@@ -69,7 +69,7 @@ def _execute(the_run: Run, pipeline_yaml: str, console: Console) -> str | None:
 def _finish(the_run: Run, seconds: float, error: str | None) -> RunRecord:
     """A run that succeeded has its page from the stage `report`; a failed one gets it here."""
     plan = the_run.plan
-    record = assemble(plan, status="failed" if error else "succeeded", seconds=seconds, error=error)
+    record = assemble(plan, seconds=seconds, error=error)
     if error:
         write(plan, record)
     else:

@@ -1,8 +1,9 @@
-"""Clean-up: ends what a run has left in the cluster because a launcher was lost before it could.
+"""Ends what a run has left in the cluster because a launcher was lost before it could.
 
 In: the parameters of the pipeline, for at exit there may be nothing else: no plan where `prepare` refused, no outputs
-of tasks that failed. It never fails a run. What it cannot reach ends by itself once it has heard nothing of its launcher
-for `cluster.silence_s`; that bound also serves where no exit task runs, as on a KFP run that was cancelled.
+of tasks that failed. Out: the plan, if the run made one. It never fails a run. What it cannot reach ends by itself once
+it has heard nothing of its launcher for `cluster.silence_s`; that bound also serves where no exit task runs, as on a KFP
+run that was cancelled.
 """
 
 from __future__ import annotations
@@ -23,8 +24,9 @@ from components.workloads import ledger
 _say = partial(say, "clean-up")
 
 
-def clean_up(*, config: str, overrides: str, job_id: str, run_id: str, output: str, store: str) -> None:
-    """The component's body; the parameters are those of `prepare`."""
+def clean_up(*, config: str, overrides: str, job_id: str, run_id: str, output: str, store: str) -> Plan | None:
+    """Ends what is left of the run with these parameters of the pipeline; returns its plan, if it made one."""
+    plan = None
     try:
         directory = output or storage.join(store or _store(config, overrides), "runs", run_id or job_id)
         plan = _plan(directory, run_id or job_id)
@@ -32,6 +34,7 @@ def clean_up(*, config: str, overrides: str, job_id: str, run_id: str, output: s
             _say(line)
     except UserError as error:
         _say(f"what the run may have in the cluster ends itself: {error}")
+    return plan
 
 
 def _store(config: str, overrides: str) -> str:
@@ -58,6 +61,8 @@ def _plan(directory: str, run_id: str) -> Plan | None:
 
 def _ended(plan: Plan) -> list[str]:
     """Ends what is under way; returns what there is to say. A failed workload has ended, and stays to be looked at."""
+    if plan.config.engine == "process":
+        return []
     if plan.config.cluster.detached:
         return ["detached: what it has in the cluster goes on"]
     if not any(ledger.opened(plan.stage_dir(stage)) for stage in STAGES):

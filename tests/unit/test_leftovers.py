@@ -7,11 +7,11 @@ from cluster_runs import jobsets, plan, play, served, states, workload
 from kfp import compiler, components, dsl, local
 from kubernetes_api import JOBSETS
 
-from components.clean_up.clean_up import clean_up as work
-from components.clean_up.component import clean_up
 from components.plan import PLAN
+from components.report.component import report
 from components.stage import STAGES
 from components.workloads import jobset, kube, launch, ledger
+from components.workloads.leftovers import clean_up as work
 from components.workloads.workload import Order
 
 
@@ -157,7 +157,7 @@ def pipeline(tmp_path):
 
     @dsl.pipeline(name="with-exit")
     def with_exit(fails: bool, run_id: str, output: str) -> None:
-        end = clean_up(
+        end = report(
             config="{}", overrides="", job_id=dsl.PIPELINE_JOB_ID_PLACEHOLDER, run_id=run_id, output=output, store=""
         )
         with dsl.ExitHandler(end):
