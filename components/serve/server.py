@@ -125,7 +125,7 @@ class Server:
         """What the server said last, of its own progress if it says any."""
         lines = [line for line in self._tail() if not _WARNING.search(line)]
         progress = [line for line in lines if " INFO " in line]
-        return _plain((progress or lines or ["nothing"])[-1])[:160]
+        return _plain((progress or lines or ["nothing"])[-1])[:100]
 
 
 @contextlib.contextmanager

@@ -51,13 +51,13 @@ def served(folder: Path, model: Path = WARM_QWEN3) -> Report:
         prompts=8,
         max_tokens=16,
         concurrency=4,
-        arguments=("--enforce-eager", "--distributed-executor-backend=uni", "--max-model-len=40", "--max-num-seqs=4"),
+        arguments=("--enforce-eager", "--max-model-len=40", "--max-num-seqs=4"),
     )
     workload = Workload(
         stage="serve",
         run_id="r",
         command=("python", "-m", job.PROGRAM, "--spec", spec.model_dump_json()),
-        env={"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_HOST_IP": "127.0.0.1"},
+        env=job.CPU_ENV,
         image="serving",
     )
     try:

@@ -32,19 +32,17 @@ def test_every_place_of_the_program_is_one_of_the_workload(tmp_path):
 def test_a_cpu_check_compiles_nothing_and_takes_little_memory_for_its_cache(tmp_path):
     workload = job.workload(plan_of(tmp_path), EXPORTED)
     assert isinstance(workload.needs, Cpu)
-    arguments = {"--enforce-eager", "--distributed-executor-backend=uni", "--max-model-len=40", "--max-num-seqs=4"}
-    assert set(spec_of(workload).arguments) == arguments
+    assert {"--enforce-eager", "--max-model-len=40", "--max-num-seqs=4"} == set(spec_of(workload).arguments)
     assert workload.env["VLLM_CPU_KVCACHE_SPACE"] == "1"
     assert spec_of(workload).compiled is None
 
 
 def test_the_preset_s_arguments_and_environment_win(tmp_path):
-    settings = ("max-model-len: 64", "enforce-eager: false", "distributed-executor-backend: mp", "block-size: 16")
+    settings = ("max-model-len: 64", "enforce-eager: false", "block-size: 16")
     plan = plan_of(tmp_path, f"serve.flags={{{', '.join(settings)}}}", "serve.env={VLLM_CPU_KVCACHE_SPACE: '2'}")
     workload = job.workload(plan, EXPORTED)
     arguments = set(spec_of(workload).arguments)
-    others = {"--max-num-seqs=4", "--block-size=16", "--distributed-executor-backend=mp"}
-    assert arguments == {"--no-enforce-eager", "--max-model-len=64"} | others
+    assert arguments == {"--no-enforce-eager", "--max-model-len=64", "--max-num-seqs=4", "--block-size=16"}
     assert workload.env["VLLM_CPU_KVCACHE_SPACE"] == "2"
 
 

@@ -69,6 +69,10 @@ def test_a_server_that_does_not_start_gives_its_own_error_and_not_the_consequenc
     assert any("SafetensorError" in line for line in fault.evidence)
 
 
+def test_a_library_that_the_machine_lacks_is_the_cause_and_not_what_fails_without_it(tmp_path):
+    assert "ImportError('libnuma.so.1: cannot open" in fault_of(tmp_path, "library").reason
+
+
 @pytest.mark.parametrize("fault", ["silent", "never healthy"])
 def test_a_server_that_is_never_healthy_is_given_up_with_the_last_it_said(tmp_path, fault):
     found = fault_of(tmp_path, fault, startup_s=3)

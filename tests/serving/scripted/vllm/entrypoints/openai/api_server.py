@@ -158,6 +158,12 @@ def main() -> None:
         say("ERROR 11-30 10:00:00 [core.py:1] SafetensorError: Error while deserializing header: incomplete metadata")
         say("ERROR 11-30 10:00:01 [core.py:1] RuntimeError: Engine core initialization failed. See root cause above.")
         sys.exit(1)
+    if FAULT == "library":
+        say(
+            "WARNING 11-30 10:00:00 [cpu.py:1] Failed to import: ImportError('libnuma.so.1: cannot open shared object file')"
+        )
+        say("ERROR 11-30 10:00:01 [core.py:1] AttributeError: '_OpNamespace' '_C' object has no attribute 'init_cpu'")
+        sys.exit(1)
     if FAULT == "port":
         say(
             "ERROR 11-30 10:00:00 [api.py:1] OSError: [Errno 98] error while attempting to bind: address already in use"
