@@ -296,6 +296,24 @@ def cancel(run: str, store: str, on: str, **target: str | None) -> None:
     click.echo(f"{entry.run_id}: ending. `posttrain run --resume {entry.run_id}` continues it.")
 
 
+@app.command()
+@click.argument("target", metavar="RUN|URI")
+@click.option("--store", help="Root of models, converted weights and the list of runs; found by itself where it can be.")
+@click.option("--html", metavar="FILE", help="Draw the graph as a page, too.")
+def lineage(target: str, store: str | None, html: str | None) -> None:
+    """What made this model, and what was made from this data.
+
+    Takes a run, the address of an artifact, or a source such as hf://org/name.
+    """
+    from pipelines.lineage import trace, trees, write
+
+    found = trace(target, store)
+    click.echo(trees(found))
+    if html:
+        write(found, Path(html))
+        click.echo(f"page: {html}")
+
+
 def _elsewhere(action: str, on: str, options: dict[str, str | None], *arguments: Any) -> None:
     """Has a target do something, and prints what there is to say about it."""
     from pipelines import there
