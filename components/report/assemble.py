@@ -12,13 +12,14 @@ from collections.abc import Sequence
 
 from pydantic import BaseModel
 
-from components import record, storage
+from components import cost, record, storage, tpu
 from components.errors import UserError
 from components.plan import Plan
 from components.report.page import render
 from components.results import Evaluation, Parity, Published, RunRecord, ServingCheck, StageRecord, Training
 from components.stage import STAGES, Failure
 
+_ON_SLICES = ("train", "evaluate")
 PAGE = "report.html"
 RUN = "run.json"
 
@@ -58,10 +59,26 @@ def assemble(plan: Plan, *, seconds: float, status: str | None = None, error: st
         parity=_read(plan, "export/parity.json", Parity),
         published=_read(plan, "publish/result/published.json", Published),
         serving=_read(plan, "serve/result/serving.json", ServingCheck),
+        cost=_cost(plan, done),
         model_uri=exported,
         report_uri=storage.join(plan.run_dir, PAGE),
         error=error,
     )
+
+
+def _cost(plan: Plan, done: Sequence[StageRecord]) -> dict[str, float | str]:
+    """What the slices cost while stages held them; empty where there are none."""
+    config = plan.config.tpu
+    if config is None:
+        return {}
+    slice_ = tpu.parse(config.slice)
+    held = [cost.Stage(s.name, 1, "stage", s.seconds, "") for s in done if s.name in _ON_SLICES]
+    found = cost.estimate(slice_, config.slices, config.capacity, held, config.usd_per_chip_hour)
+    hours = sum(s.seconds for s in done if s.name in _ON_SLICES) / 3600
+    known: dict[str, float | str] = {"chip_hours": round(hours * slice_.chips * config.slices, 2)}
+    if found.usd is not None:
+        known |= {"estimated_usd": round(found.usd, 2), "price": found.assumptions[0]}
+    return known
 
 
 def _missing(plan: Plan, done: Sequence[StageRecord]) -> str | None:

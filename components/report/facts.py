@@ -104,6 +104,34 @@ def model_place(run: RunRecord) -> ModelPlace | None:
     return ModelPlace(uri, note, [*load, "\n".join(python)])
 
 
+def shipped(run: RunRecord) -> list[Fact]:
+    """Returns where the model was published and whether it was seen serving; empty where neither was asked for."""
+    facts = []
+    if (p := run.published) is not None:
+        places = [place for place in (p.hub, p.vertex) if place]
+        champion = f"champion of {p.slot}" + (f", in place of {p.replaced}" if p.replaced else "") if p.promoted else ""
+        said = "; ".join([*([champion] if champion else []), *places])
+        facts.append(Fact("Published", said or f"no: {p.verdict.value}"))
+    if (s := run.serving) is not None:
+        facts.append(Fact("Serving check", s.status if s.status == "passed" else f"{s.status}: {s.reason}"))
+    if s and s.status == "passed" and s.accuracy is not None and s.max_logprob_diff is not None:
+        facts += [
+            Fact("Served answers", f"{percent(s.accuracy)} of {count(s.n_questions, "question")} right over HTTP, vLLM {s.vllm}"),
+            Fact(
+                "Against transformers",
+                f"{s.n_greedy_equal} of {s.n_prompts} answers equal, log probabilities within {s.max_logprob_diff:.0e}",
+            ),
+        ]
+        if s.first_token_s is not None and s.tokens_per_s_at_once is not None:
+            facts.append(
+                Fact(
+                    "Speed",
+                    f"first token {s.first_token_s:.2f} s, {s.tokens_per_s_at_once:.0f} tokens/s on {s.machine}",
+                )
+            )
+    return facts
+
+
 def origin(run: RunRecord, config: Mapping[str, Any], lineage: Sequence[Mapping[str, Any]]) -> list[Fact]:
     """Returns what made the model: preset, run, base model, code and configuration."""
     description = config.get("description")

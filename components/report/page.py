@@ -51,6 +51,7 @@ def render(run: RunRecord, config_yaml: str, lineage: list[dict[str, Any]]) -> s
         cost=facts.cost(run),
         model=facts.model_place(run),
         origin=facts.origin(run, config, lineage),
+        shipped=facts.shipped(run),
         notes=facts.notes(run),
         plots=[_safe(p) for p in plots.of_evaluation(e)] if e else [],
         training_plots=[_safe(p) for p in plots.of_training(run.training)] if run.training else [],

@@ -49,7 +49,7 @@ LOG = (
     _s(
         r"storage\.buckets\.get|(?i:bucket not found)|(?i:the specified bucket does not exist)",
         "The bucket cannot be looked up: grant the node pool's service account storage.buckets.get "
-        "(roles/storage.legacyBucketReader) besides roles/storage.objectAdmin.",
+        "(roles/storage.legacyBucketReader) besides roles/storage.objectUser.",
     ),
     _s(
         r"At most one of rollout_\w+|num_sampler_devices\(\d+\) must be divisible"

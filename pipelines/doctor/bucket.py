@@ -21,7 +21,7 @@ from pipelines.doctor.pods import groups
 if TYPE_CHECKING:
     from google.cloud.storage import Bucket
 
-# buckets.get is what MaxText's gcsfs and Orbax ask beside the objects themselves; objectAdmin does not hold it
+# buckets.get is what MaxText's gcsfs and Orbax ask beside the objects themselves; objectUser does not hold it
 PERMISSIONS = (
     "storage.buckets.get",
     "storage.objects.create",
@@ -35,7 +35,7 @@ _KSA = (
     "principal://iam.googleapis.com/projects/PROJECT_NUMBER/locations/global/workloadIdentityPools/"
     "PROJECT.svc.id.goog/subject/ns/{namespace}/sa/{account}"
 )
-_ROLES = ("roles/storage.objectAdmin", "roles/storage.legacyBucketReader")
+_ROLES = ("roles/storage.objectUser", "roles/storage.legacyBucketReader")
 # cloud.google.com/storage/docs/locations: regions of the predefined dual-regions, and prefixes of the multi-regions
 _DUAL: Mapping[str, tuple[str, ...]] = {
     "NAM4": ("us-central1", "us-east1"),

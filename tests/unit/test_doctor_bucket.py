@@ -53,7 +53,7 @@ def test_a_missing_permission_is_named_whichever_it_is(cluster, bucket, missing)
     bucket["permissions"].remove(missing)
     found = only(look(cluster, "bucket", **OURS))
     assert found.status == "failure" and found.text == f"not allowed in gs://ours: {missing}"
-    assert "roles/storage.objectAdmin roles/storage.legacyBucketReader" in found.cure
+    assert "roles/storage.objectUser roles/storage.legacyBucketReader" in found.cure
 
 
 def test_no_permission_at_all_names_all(cluster, bucket):
@@ -149,7 +149,7 @@ def test_pathways_uses_the_account_of_the_node_pool_and_converters_their_own(clu
     assert "Kubernetes service account trainer" in pods.text
     assert '/subject/ns/team/sa/trainer" --role=$role' in pods.cure
     for found in (nodes, pods):
-        assert "roles/storage.objectAdmin roles/storage.legacyBucketReader" in found.cure and "gs://ours" in found.cure
+        assert "roles/storage.objectUser roles/storage.legacyBucketReader" in found.cure and "gs://ours" in found.cure
 
 
 def test_the_account_of_the_node_pools_is_named_where_googles_api_knows_it(cluster, google):
