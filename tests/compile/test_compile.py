@@ -47,12 +47,15 @@ def preset(text: str) -> config.Config:
 
 
 def tasks(text: str) -> dict:
-    """Every task that runs something, whichever frame it stands in."""
+    """Every task by its name, whichever frame it stands in, with the frames themselves."""
     spec = tree(text)
     dags = [part["dag"] for part in (spec["root"], *spec["components"].values()) if "dag" in part]
-    frames = {name for name, part in spec["components"].items() if "dag" in part}
-    every = [(name, task) for dag in dags for name, task in dag["tasks"].items()]
-    return {name: task for name, task in every if task["componentRef"]["name"] not in frames}
+    return {task["taskInfo"]["name"]: task for dag in dags for task in dag["tasks"].values()}
+
+
+def runs_something(task: dict) -> bool:
+    """Whether a task is more than the frame of others."""
+    return "cachingOptions" in task
 
 
 # -- the document -----------------------------------------------------------------------------------------------------
@@ -189,17 +192,42 @@ def test_the_client_of_vertex_takes_it_with_every_parameter(compiled, tmp_path):
 
 
 def test_each_stage_waits_for_what_it_reads(compiled):
-    waits = {name: set(task.get("dependentTasks", [])) for name, task in tasks(compiled).items()}
-    expected = {
+    assert {name: set(task.get("dependentTasks", [])) for name, task in tasks(compiled).items()} == {
+        "improve": set(),
         "prepare": set(),
         "download": {"prepare"},
         "convert": {"prepare", "download"},
         "train": {"prepare", "download", "convert"},
         "evaluate": {"prepare", "download", "convert", "train"},
         "export": {"prepare", "download", "train", "evaluate"},
-        "report": {"prepare", "evaluate", "export"},
+        "publish": {"prepare", "download", "train", "evaluate", "export"},
+        "serving-check": {"prepare", "download", "evaluate", "export", "publish"},
+        "serve": set(),  # its frame waits
+        "report": {"exit-handler-1"},
     }
-    assert {name: waits[name] for name in expected} == expected
+
+
+def test_the_exit_task_comes_last_however_the_others_went_and_needs_nothing_of_them(compiled):
+    last = [name for name, task in tasks(compiled).items() if "strategy" in task.get("triggerPolicy", {})]
+    assert last == ["report"]
+    report = tasks(compiled)["report"]
+    assert report["triggerPolicy"] == {"strategy": "ALL_UPSTREAM_TASKS_COMPLETED"}
+    given = {name: value.get("componentInputParameter") for name, value in report["inputs"].pop("parameters").items()}
+    assert given.pop("job_id") is None
+    assert given == {name: name for name in parameters(compiled)}
+    assert report["inputs"] == {}
+
+
+def test_the_serving_check_runs_when_prepare_says_so(compiled):
+    conditions = {name: task["triggerPolicy"]["condition"] for name, task in tasks(compiled).items()
+                  if "condition" in task.get("triggerPolicy", {})}  # fmt: skip
+    assert conditions == {"serving-check": "inputs.parameter_values['pipelinechannel--prepare-Output'] == true"}
+
+
+def test_no_task_is_taken_from_a_backends_cache(compiled):
+    cached = {name: task["cachingOptions"] for name, task in tasks(compiled).items() if runs_something(task)}
+    assert len(cached) == len(executors(compiled))
+    assert set(map(str, cached.values())) == {"{}"}
 
 
 def test_no_task_counts_on_the_backend_to_try_it_again(compiled):
