@@ -145,9 +145,12 @@ def _overdue(seen: Snapshot, order: Order) -> faults.Stuck | None:
 
 
 def _account(order: Order) -> PodOutcome | None:
-    """What the pod wrote of its end."""
+    """What the pod of this very order wrote of its end."""
     file = storage.join(order.directory, OUTCOME)
-    return PodOutcome.model_validate_json(storage.read_bytes(file)) if storage.exists(file) else None
+    if not storage.exists(file):
+        return None
+    account = PodOutcome.model_validate_json(storage.read_bytes(file))
+    return account if account.name == order.name else None
 
 
 def _not_whole(site: Site, order: Order, said: PodOutcome | None) -> tuple[str, list[str]]:

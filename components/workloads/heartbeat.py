@@ -10,7 +10,6 @@ import time
 from types import TracebackType
 
 from components import storage
-from components.errors import UserError
 from components.progress import say
 from components.workloads.workload import HEARTBEAT
 
@@ -45,7 +44,7 @@ class Heartbeat:
             try:
                 storage.write_text(self._file, f"{time.time()}\n")  # any text that is not the one before
                 stored = True
-            except UserError as error:
+            except Exception as error:  # whatever it is: without a next beat the workload would end itself
                 if stored:
                     say(self._stage, f"the heartbeat cannot be stored, trying on: {error}")
                 stored = False

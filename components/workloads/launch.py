@@ -62,10 +62,7 @@ def run(plan: Plan, workload: Workload, on_line: OnLine) -> Outcome:
             return _carried_out(site, order, attempt, watch, logs)
         except (SystemExit, BrokenPipeError):  # ended by a signal, or whoever reads this is gone
             if cluster.detached:
-                say(
-                    workload.stage,
-                    f"detached: {site.kind.title} {order.name} goes on; `posttrain run --resume` takes it up",
-                )
+                say(workload.stage, f"detached: {order.name} goes on; `posttrain run --resume` takes it up again")
             else:
                 _end(site, order, attempt)
             raise
@@ -75,9 +72,8 @@ def _carried_out(site: Site, order: Order, attempt: Begun, watch: Watch, logs: L
     try:
         uid = place(site, order, ledger.uid(attempt))
         ledger.created(attempt, uid)
-        if (
-            end := ledger.closed(attempt)
-        ) and end.state == "cancelled":  # before there was an object that could be deleted
+        before = ledger.closed(attempt)
+        if before and before.state == "cancelled":  # while there was no object yet that could be deleted
             remove(site, order)
         outcome = follow(site, order, uid, watch, logs)
     except WorkloadError as error:
@@ -145,11 +141,13 @@ def cancel(plan: Plan) -> list[str]:
             done.append(f"deleted {kind.title} {name}")
             pods.append(kind.pods_of(name))
     until = time.monotonic() + _GONE_S
-    while (
-        left := [pod for selector in pods for pod in objects.find(PODS, labels=selector)]
-    ) and time.monotonic() < until:
+    while (left := _pods(objects, pods)) and time.monotonic() < until:
         time.sleep(min(1.0, plan.config.cluster.poll_s))
-    return [*done, *(f"pod {pod['metadata']['name']} is still ending" for pod in left)]
+    return [*done, *(f"pod {name} is still ending" for name in left)]
+
+
+def _pods(objects: Objects, selectors: list[str]) -> list[str]:
+    return [pod["metadata"]["name"] for selector in selectors for pod in objects.find(PODS, labels=selector)]
 
 
 def status(plan: Plan) -> list[str]:

@@ -166,7 +166,7 @@ class _Follower:
             except Refused:
                 if last:
                     return  # the pod is gone, and its log with it
-            self._over.wait(_PAUSE_S)
+            (self._over if last else self.ended).wait(_PAUSE_S)
 
     def _stream(self) -> None:
         known, repeated = self._at_since, 0

@@ -73,7 +73,7 @@ class Watch:
     def hand_over(self) -> None:
         """Hands over the lines that are left."""
         while not self._inbox.empty():
-            if line := self._inbox.get():
+            if (line := self._inbox.get()) is not None:
                 self._on_line(line)
 
     def _look(self) -> Snapshot | None:

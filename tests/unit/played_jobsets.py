@@ -96,9 +96,9 @@ class PlayedJobSet:
                 self.api.write(pod["metadata"]["name"], name, *lines)
                 return
 
-    def accounts(self, *, succeeded: bool, reason: str = "") -> None:
+    def accounts(self, *, succeeded: bool, reason: str = "", name: str = "") -> None:
         """The pod writes what it says of its end."""
-        account = PodOutcome(name=self.name, succeeded=succeeded, seconds=1.5, reason=reason)
+        account = PodOutcome(name=name or self.name, succeeded=succeeded, seconds=1.5, reason=reason)
         storage.write_text(storage.join(self.order.directory, OUTCOME), account.model_dump_json())
 
     def ends(self, exit_code: int = 0, phase: str = "Succeeded", *, container: str = "", reason: str = "") -> None:

@@ -54,3 +54,13 @@ def test_storage_that_fails_for_a_while_is_said_once_and_survived(tmp_path, caps
         folder.unlink()
         beats(folder / "heartbeat", 2)
     assert (said + capsys.readouterr().out).count("the heartbeat cannot be stored") == 1
+
+
+def test_no_error_of_the_storage_ends_it(tmp_path, capsys):
+    with Heartbeat("train", str(tmp_path / "with \0 in it"), silence_s=0.1):
+        said = ""
+        while "the heartbeat cannot be stored" not in said:
+            said += capsys.readouterr().out
+            time.sleep(0.01)
+        time.sleep(0.1)
+        assert any(thread.name == "heartbeat" for thread in threading.enumerate())

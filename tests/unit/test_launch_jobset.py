@@ -228,6 +228,18 @@ def test_completed_without_the_pods_account_is_no_success(cluster, tmp_path):
     assert states(plan(tmp_path)) == ["failed"]
 
 
+def test_completed_with_the_account_of_another_object_is_no_success(cluster, tmp_path):
+    def script(made):
+        made.runs("step 1")
+        made.accounts(succeeded=True, name="another")
+        made.ends()
+        made.is_over("Completed", "AllJobsCompleted", "jobset completed successfully")
+
+    play(cluster, script)
+    with pytest.raises(WorkloadError, match="left no account"):
+        run(plan(tmp_path))
+
+
 def test_completed_with_an_account_of_failure_is_no_success(cluster, tmp_path):
     def script(made):
         made.runs()
