@@ -91,6 +91,28 @@ class Cluster:
                 )
             pid_file.write_text(str(started.pid))
             wait_until(lambda: self.try_kubectl("get", "--raw=/readyz").returncode == 0, 60)
+            wait_until(self._controllers_work, 120)
+
+    def _controllers_work(self) -> bool:
+        """Whether a new JobSet soon gets its pod: its controller, that of Jobs and all webhooks have their connections."""
+        name = f"probe-{uuid.uuid4().hex[:8]}"
+        pod = {"restartPolicy": "Never", "nodeSelector": {"no": "node"}, "containers": [{"name": "c", "image": "none"}]}
+        job = {"name": "job", "template": {"spec": {"template": {"spec": pod}}}}
+        jobset = {
+            "apiVersion": "jobset.x-k8s.io/v1alpha2",
+            "kind": "JobSet",
+            "metadata": {"name": name},
+            "spec": {"replicatedJobs": [job]},
+        }
+        self.try_kubectl("create", "-f", "-", stdin=json.dumps(jobset))
+        made = ("get", "pods", "-l", f"jobset.sigs.k8s.io/jobset-name={name}", "-o", "name")
+        try:
+            wait_until(lambda: self.try_kubectl(*made).stdout, 5)
+        except AssertionError:
+            return False
+        finally:
+            self.try_kubectl("delete", "jobset", name, "--ignore-not-found", "--wait=false")
+        return True
 
     @contextlib.contextmanager
     def namespace(self) -> Iterator[str]:
