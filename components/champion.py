@@ -99,7 +99,7 @@ def replace(store: str, slot: str, champion: Champion, version: str) -> None:
 
 def check(champion: Champion, config: Config, store: str) -> None:
     """Raises UserError when no run of this configuration can be compared with the champion, or begin from it."""
-    uri = pointer(store, config.slot)
+    uri = pointer(store, str(config.publish.slot))
     ours = Architecture.of(config)
     if champion.architecture != ours:
         theirs = champion.architecture
@@ -109,13 +109,13 @@ def check(champion: Champion, config: Config, store: str) -> None:
             else f"another {ours.name} (sizes, layers)"
         )
         raise UserError(
-            f"The champion of '{config.slot}', run {champion.run_id}, is {what}: set publish.slot to a slot of its own."
+            f"The champion of '{config.publish.slot}', run {champion.run_id}, is {what}: set publish.slot to a slot of its own."
         )
     try:
         manifest.check(champion.checkpoint.data_uri)
     except manifest.IncompleteError as error:
         raise UserError(
-            f"The champion of '{config.slot}', run {champion.run_id}, is gone or damaged ({error}): restore it, or "
+            f"The champion of '{config.publish.slot}', run {champion.run_id}, is gone or damaged ({error}): restore it, or "
             f"{_without(uri)}."
         ) from error
 
@@ -136,7 +136,7 @@ def refuse_seen(champion: Champion, config: Config, questions: str) -> None:
     trained = (dataset.read(folder, "train")["cluster"] for folder in champion.trained_on if storage.exists(folder))
     if seen := asked & set().union(*trained):
         raise UserError(
-            f"The champion of '{config.slot}', run {champion.run_id}, may have been trained on {len(seen)} of the "
+            f"The champion of '{config.publish.slot}', run {champion.run_id}, may have been trained on {len(seen)} of the "
             f"{len(asked)} questions to evaluate with: keep the seed and the number of questions of that run, give "
             "data.evaluation, or set publish.slot to a slot of its own."
         )

@@ -292,7 +292,7 @@ class PublishConfig(Section):
     slot: str | None = Field(
         None,
         pattern=_NAME,
-        description="whose place it takes: runs of one slot and store compete; None is the preset's name",
+        description="where the best model so far is remembered: runs of one slot and store compete; None remembers none",
     )
     hub: str | None = Field(
         None,
@@ -390,6 +390,12 @@ class Config(AnyConfig):
         return self
 
     @model_validator(mode="after")
+    def _champion_has_a_place(self) -> Config:
+        if self.model.start == "champion" and self.publish.slot is None:
+            raise ValueError("model.start=champion begins from the best model so far: set publish.slot, its place")
+        return self
+
+    @model_validator(mode="after")
     def _maxtext_knows(self) -> Config:
         problems = maxtext_schema.installed().problems(
             {**self.model.sizes, **self.maxtext, "model_name": self.model.name}
@@ -400,11 +406,6 @@ class Config(AnyConfig):
             for key in sorted(given.keys() & OWNED_BY_SECTIONS.keys()):
                 raise ValueError(f"{section}.{key} is set by {OWNED_BY_SECTIONS[key]}; change that instead")
         return self
-
-    @property
-    def slot(self) -> str:
-        """The place that a promoted model of this configuration takes."""
-        return self.publish.slot or self.preset
 
 
 # MaxText settings that a section of ours decides: saying them twice would leave two places for one value.

@@ -196,13 +196,14 @@ class ServingCheck(Record):
 class Published(Record):
     """What became of a model after its verdict.
 
-    `promoted` says whether it is the champion of `slot`, in place of the run `replaced`. `hub` is the page of its commit
-    on the Hugging Face hub, `vertex` the resource name of its version in Vertex AI's Model Registry.
+    `promoted` says whether it is the champion of `slot`, in place of the run `replaced`; without a slot none is kept.
+    `hub` is the page of its commit on the Hugging Face hub, `vertex` the resource name of its version in Vertex AI's
+    Model Registry.
     """
 
     verdict: Verdict
     promoted: bool
-    slot: str
+    slot: str | None
     replaced: str | None = None
     hub: str | None = None
     vertex: str | None = None

@@ -49,7 +49,8 @@ def make_plan(config: Config, *, run_id: str, run_dir: str, store: str, where: s
     check_inputs(config)
     check_fit(config)
     check_publishing(config, store)
-    champion, champion_version = champions.read(store, config.slot)
+    slot = config.publish.slot
+    champion, champion_version = champions.read(store, slot) if slot else (None, champions.NONE)
     if champion:
         champions.check(champion, config, store)
     revision = model.resolve_revision(config.model.source, config.model.revision)

@@ -38,31 +38,35 @@ def publish(
     record.expect(trained, "rl-checkpoint")
     record.expect(exported, "hf-model")
     found = Evaluation.model_validate_json(storage.read_text(storage.join(evaluation.data_uri, "evaluation.json")))
-    done = Published(verdict=found.verdict, promoted=False, slot=plan.config.slot)
-    if found.verdict is Verdict.PROMOTE:
+    slot = plan.config.publish.slot
+    done = Published(verdict=found.verdict, promoted=False, slot=slot)
+    if found.verdict is Verdict.PROMOTE and slot:
         # held by one run at a time, so that one that is overtaken has pushed nothing
-        with lock.held(storage.join(plan.store, "champions", plan.config.slot), _say):
-            done = _promote(plan, trained, exported, dataset, found)
+        with lock.held(storage.join(plan.store, "champions", slot), _say):
+            done = _promote(plan, slot, trained, exported, dataset, found)
+    elif found.verdict is Verdict.PROMOTE:
+        hub_page, version = _pushed(plan, exported, found)
+        done = done.model_copy(update={"hub": hub_page, "vertex": version})
     made = _write(plan, exported, evaluation, done)
     return StageResult(records={"published": made}, metrics={"promoted": float(done.promoted)}, note=_note(done, found))
 
 
 def _promote(
-    plan: Plan, trained: ArtifactRecord, exported: ArtifactRecord, dataset: ArtifactRecord, found: Evaluation
+    plan: Plan, slot: str, trained: ArtifactRecord, exported: ArtifactRecord, dataset: ArtifactRecord, found: Evaluation
 ) -> Published:
-    current, version = champion.read(plan.store, plan.config.slot)
+    current, version = champion.read(plan.store, slot)
     if current is None or current.run_id != plan.run_id:
         if version != plan.champion_version:
             raise _overtaken(plan)
         current = _champion(plan, trained, exported, dataset, found)
         try:
-            champion.replace(plan.store, plan.config.slot, current, version)
+            champion.replace(plan.store, slot, current, version)
         except Overtaken as error:
             raise _overtaken(plan) from error
     return Published(
         verdict=found.verdict,
         promoted=True,
-        slot=plan.config.slot,
+        slot=slot,
         replaced=plan.champion.run_id if plan.champion else None,
         hub=current.hub,
         vertex=current.vertex,
@@ -73,18 +77,14 @@ def _champion(
     plan: Plan, trained: ArtifactRecord, exported: ArtifactRecord, dataset: ArtifactRecord, found: Evaluation
 ) -> Champion:
     """Publishes the model where the preset says, and returns it as a champion."""
-    try:
-        manifest.check(exported.data_uri)
-    except manifest.IncompleteError as error:
-        raise WorkloadError("publish", f"The exported model is damaged: {error}. Export it again.") from error
-    to = plan.config.publish
+    page, version = _pushed(plan, exported, found)
     before = plan.beginning.trained_on if plan.beginning else []
     return Champion(
         run_id=plan.run_id,
         checkpoint=trained,
         exported=exported.data_uri,
-        hub=hub.push(to.hub, exported.data_uri, _title(plan, found), private=to.private, say=_say) if to.hub else None,
-        vertex=vertex_registry.register(plan, exported.data_uri, found, _say) if to.vertex.model else None,
+        hub=page,
+        vertex=version,
         trained_on=list(dict.fromkeys([*before, dataset.data_uri])),
         architecture=Architecture.of(plan.config),
         accuracy=found.after.accuracy,
@@ -95,11 +95,24 @@ def _champion(
     )
 
 
+def _pushed(plan: Plan, exported: ArtifactRecord, found: Evaluation) -> tuple[str | None, str | None]:
+    """Publishes the model where the preset says; returns its page on the hub and its version in the Model Registry."""
+    try:
+        manifest.check(exported.data_uri)
+    except manifest.IncompleteError as error:
+        raise WorkloadError("publish", f"The exported model is damaged: {error}. Export it again.") from error
+    to = plan.config.publish
+    return (
+        hub.push(to.hub, exported.data_uri, _title(plan, found), private=to.private, say=_say) if to.hub else None,
+        vertex_registry.register(plan, exported.data_uri, found, _say) if to.vertex.model else None,
+    )
+
+
 def _overtaken(plan: Plan) -> WorkloadError:
     return WorkloadError(
         "publish",
-        f"The champion of '{plan.config.slot}' has changed since this run began, and this model was not compared with the "
-        "new one: it is not published. Start a new run, which compares with it.",
+        f"The champion of '{plan.config.publish.slot}' has changed since this run began, and this model was not compared "
+        "with the new one: it is not published. Start a new run, which compares with it.",
     )
 
 
@@ -111,11 +124,11 @@ def _title(plan: Plan, found: Evaluation) -> str:
 
 
 def _note(done: Published, found: Evaluation) -> str:
-    if not done.promoted:
+    if found.verdict is not Verdict.PROMOTE:
         return f"not published: {done.verdict}. {found.reasons[0]}"
-    places = [place for place in (done.hub, done.vertex) if place]
-    instead = f" in place of run {done.replaced}" if done.replaced else ""
-    return f"champion of '{done.slot}'{instead}" + "".join(f", published as {place}" for place in places)
+    champion_of = [f"champion of '{done.slot}'" + (f" in place of run {done.replaced}" if done.replaced else "")]
+    places = [f"published as {place}" for place in (done.hub, done.vertex) if place]
+    return ", ".join([*(champion_of if done.promoted else []), *places]) or "the preset names no place to publish to"
 
 
 def _write(plan: Plan, exported: ArtifactRecord, evaluation: ArtifactRecord, done: Published) -> ArtifactRecord:
@@ -130,7 +143,7 @@ def _write(plan: Plan, exported: ArtifactRecord, evaluation: ArtifactRecord, don
         data_uri=directory,
         extra={
             "verdict": str(done.verdict),
-            "slot": done.slot,
+            "slot": done.slot or "",
             "promoted": int(done.promoted),
             "hub": done.hub or "",
             "vertex": done.vertex or "",

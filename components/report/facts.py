@@ -111,12 +111,16 @@ def shipped(run: RunRecord) -> list[Fact]:
         places = [place for place in (p.hub, p.vertex) if place]
         champion = f"champion of {p.slot}" + (f", in place of {p.replaced}" if p.replaced else "") if p.promoted else ""
         said = "; ".join([*([champion] if champion else []), *places])
-        facts.append(Fact("Published", said or f"no: {p.verdict.value}"))
+        if said or p.verdict is not Verdict.PROMOTE:
+            facts.append(Fact("Published", said or f"no: {p.verdict.value}"))
     if (s := run.serving) is not None:
         facts.append(Fact("Serving check", s.status if s.status == "passed" else f"{s.status}: {s.reason}"))
     if s and s.status == "passed" and s.accuracy is not None and s.max_logprob_diff is not None:
         facts += [
-            Fact("Served answers", f"{percent(s.accuracy)} of {count(s.n_questions, "question")} right over HTTP, vLLM {s.vllm}"),
+            Fact(
+                "Served answers",
+                f"{percent(s.accuracy)} of {count(s.n_questions, 'question')} right over HTTP, vLLM {s.vllm}",
+            ),
             Fact(
                 "Against transformers",
                 f"{s.n_greedy_equal} of {s.n_prompts} answers equal, log probabilities within {s.max_logprob_diff:.0e}",

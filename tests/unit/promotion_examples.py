@@ -22,7 +22,7 @@ _QUESTIONS = 120
 
 def plan(place: str, run_id: str, *settings: str) -> Plan:
     """The plan of a fresh run whose store is shared with the other runs of `place`."""
-    the_config = config.load("tiny-qwen3", settings)
+    the_config = config.load("tiny-qwen3", ["publish.slot=tiny-qwen3", *settings])
     run_dir = storage.join(place, "store", "runs", run_id)
     return make_plan(the_config, run_id=run_id, run_dir=run_dir, store=storage.join(place, "store"), where="local")
 
