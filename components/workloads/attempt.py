@@ -81,15 +81,23 @@ def remove(site: Site, order: Order) -> None:
 
 def follow(site: Site, order: Order, uid: str, watch: Watch, logs: Logs) -> Outcome:
     """Follows an object to its end; says its phases and hands over the lines of its command."""
-    seen, end = _until_its_end(site, order, uid, watch, logs)
-    logs.finish()
-    watch.hand_over()
+    try:
+        seen, end = _until_its_end(site, order, uid, watch, logs)
+    except WorkloadError:
+        _hear_the_last_words(watch, logs)
+        raise
+    _hear_the_last_words(watch, logs)
     said = _account(order)
     if not end.succeeded:
         raise WorkloadError(order.workload.stage, *faults.cause(seen, end, said, logs.tails()))
     if said is None or not said.succeeded:
         raise WorkloadError(order.workload.stage, *_not_whole(site, order, said))
     return Outcome(seconds=said.seconds, log=storage.join(order.directory, LOG))
+
+
+def _hear_the_last_words(watch: Watch, logs: Logs) -> None:
+    logs.finish()
+    watch.hand_over()
 
 
 def _until_its_end(site: Site, order: Order, uid: str, watch: Watch, logs: Logs) -> tuple[Snapshot, End]:
