@@ -31,7 +31,11 @@ def convert(plan: Plan, model: ArtifactRecord) -> StageResult:
             records={"checkpoint": begin}, note=f"training begins from the champion, run {plan.beginning.run_id}"
         )
     wanted = plan.config.model.start == "champion"
-    yet = f"; nothing was promoted to '{plan.config.publish.slot}' yet, so training begins from the source" if wanted else ""
+    yet = (
+        f"; nothing was promoted to '{plan.config.publish.slot}' yet, so training begins from the source"
+        if wanted
+        else ""
+    )
     if there := _whole(plan.converted_dir):
         return StageResult(records={"checkpoint": there}, note=f"already converted{yet}")
     with lock.held(plan.converted_dir, functools.partial(say, "convert")):

@@ -47,7 +47,7 @@ def run(hub, registry_service, bucket):
         if run_id not in plans:
             holder, version = champion.read(bucket, SLOT)
             made = plan(registry_service.url, run_id)
-            to = made.config.publish.model_copy(update={"hub": "acme/maths"})
+            to = made.config.publish.model_copy(update={"hub": "acme/maths", "slot": SLOT})
             plans[run_id] = made.model_copy(
                 update={
                     "config": made.config.model_copy(update={"publish": to}),
