@@ -156,7 +156,7 @@ def _said(error: Any, client: ApiClient, patience_s: float) -> UserError:
             "application-default login`), or check the service account.",
         )
     if status == 403 and " cannot " in message:
-        return Refused(403, f"The cluster does not allow it: {message}: apply the project's RBAC files (docs/tpu.md).")
+        return Refused(403, f"The cluster does not allow it: {message}: apply configs/cluster/rbac.yaml in that namespace.")
     return Refused(status, f"The cluster refused: {message}.")
 
 

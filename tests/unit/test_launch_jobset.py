@@ -53,6 +53,17 @@ def test_a_workload_runs_and_its_lines_outcome_and_logs_are_kept(cluster, tmp_pa
     assert states(plan(tmp_path)) == ["succeeded"]
 
 
+def test_a_run_whose_places_are_in_a_bucket_is_taken_up_from_there(cluster, tmp_path, gcs):
+    the_plan = plan(tmp_path).model_copy(update={"run_dir": f"{gcs}/run"})
+    begun(the_plan, cluster)
+    threading.Timer(0.3, lambda: succeed(played(cluster))).start()
+    outcome = run(the_plan)
+    assert outcome.log == f"{gcs}/run/train/attempt-1/log.txt"
+    assert storage.read_text(f"{gcs}/run/train/attempt-1/logs/main-job-workload-container.txt") == "step 1\nstep 2\n"
+    assert run(the_plan) == outcome
+    assert states(the_plan) == ["succeeded"]
+
+
 def test_the_object_is_owned_by_nobody(cluster, tmp_path):
     owners = []
     play(cluster, lambda made: owners.append(made.manifest["metadata"].get("ownerReferences")) or succeed(made))
