@@ -156,7 +156,9 @@ def _said(error: Any, client: ApiClient, patience_s: float) -> UserError:
             "application-default login`), or check the service account.",
         )
     if status == 403 and " cannot " in message:
-        return Refused(403, f"The cluster does not allow it: {message}: apply configs/cluster/rbac.yaml in that namespace.")
+        return Refused(
+            403, f"The cluster does not allow it: {message}: apply configs/cluster/rbac.yaml in that namespace."
+        )
     return Refused(status, f"The cluster refused: {message}.")
 
 
