@@ -303,21 +303,24 @@ class PublishConfig(Section):
     vertex: VertexModelConfig = Field(default_factory=VertexModelConfig)
 
 
-_VERSION = r"^projects/[^/]+/secrets/[^/]+/versions/[^/]+$"
+# a version in Secret Manager, or name/key of a Kubernetes Secret in cluster.namespace
+_SECRET_NAME = r"^(projects/[^/]+/secrets/[^/]+/versions/[^/]+|[a-z0-9][a-z0-9.-]*/[A-Za-z0-9._-]+)$"
 
 
 class SecretsConfig(Section):
-    """Where secrets are in Secret Manager, by resource name. A variable of the environment goes before."""
+    """Where secrets are, by name: in Secret Manager (projects/P/secrets/S/versions/V), or name/key of a Kubernetes Secret
+    in cluster.namespace. A variable of the environment goes before.
+    """
 
     hf_token: str | None = Field(
         None,
-        pattern=_VERSION,
-        description="projects/P/secrets/S/versions/V of the Hugging Face token, where HF_TOKEN is not set",
+        pattern=_SECRET_NAME,
+        description="secret with the Hugging Face token, where HF_TOKEN is not set: projects/P/secrets/S/versions/V or name/key",
     )
     webhook: str | None = Field(
         None,
-        pattern=_VERSION,
-        description="of the Slack-compatible address that is told how a run ended, where POSTTRAIN_WEBHOOK is not set",
+        pattern=_SECRET_NAME,
+        description="secret with the Slack-compatible address that is told how a run ended, where POSTTRAIN_WEBHOOK is not set",
     )
 
 

@@ -57,12 +57,15 @@ def blob(uri: str | os.PathLike[str]) -> Blob:
     return bucket(uri).blob(split(uri)[1])
 
 
-def blobs(uri: str | os.PathLike[str], limit: int | None = None) -> Iterator[tuple[str, Blob]]:
-    """Yields (relative name, object) of every object below the folder `uri`, with all that the service knows of it."""
+def blobs(uri: str | os.PathLike[str], limit: int | None = None, deep: bool = True) -> Iterator[tuple[str, Blob]]:
+    """Yields (relative name, object) of every object below the folder `uri`, with all that the service knows of it.
+
+    Without `deep`, of those alone that lie directly in it.
+    """
     name = split(uri)[1]
     prefix = f"{name}/" if name else ""
     where = bucket(uri)
-    for found in where.client.list_blobs(where, prefix=prefix, max_results=limit):
+    for found in where.client.list_blobs(where, prefix=prefix, max_results=limit, delimiter=None if deep else "/"):
         if not found.name.endswith("/"):  # an empty object that a console made to show a folder
             yield found.name.removeprefix(prefix), found
 

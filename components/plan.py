@@ -20,6 +20,11 @@ from components.record import ArtifactRecord
 PLAN = "plan.json"
 
 
+def run_directory(output: str, store: str, run_id: str) -> str:
+    """Where a run with these parameters of the pipeline writes."""
+    return output or storage.join(store, "runs", run_id)
+
+
 class Plan(BaseModel):
     """A run.
 

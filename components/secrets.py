@@ -1,8 +1,7 @@
-"""Secrets: a variable of the environment, else Secret Manager by resource name, else none.
+"""Secrets: a variable of the environment, else Secret Manager or a Kubernetes Secret by name, else none.
 
-In: the name of the variable. The resource names come from the configuration, by `use`, once per process. A Kubernetes
-Secret arrives as a variable of the environment. Out: the value, which stays in memory and stands in no message. Secret
-Manager's refusal is a `UserError`.
+In: the name of the variable. The names of the secrets come from the configuration, by `use`, once per process. Out: the
+value, which stays in memory and stands in no message. What Secret Manager or the cluster refuses is a `UserError`.
 """
 
 from __future__ import annotations
@@ -11,7 +10,8 @@ import base64
 import functools
 import os
 
-from components.config import SecretsConfig
+from components.config import ClusterConfig, Config
+from components.errors import UserError
 from components.refusal import UNREACHABLE, refusal, status_of, words_of
 
 HF_TOKEN = "HF_TOKEN"
@@ -21,11 +21,17 @@ _SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 _TIMEOUT_S = 30.0
 
 _resources: dict[str, str | None] = {}  # by variable
+_cluster: list[ClusterConfig] = []  # whose Secrets are meant
 
 
-def use(names: SecretsConfig) -> None:
-    """Makes known where the secrets of a run are. Reads none."""
-    _resources.update({HF_TOKEN: names.hf_token, WEBHOOK: names.webhook})
+def use(config: Config) -> None:
+    """Makes known where the secrets of a run are. Reads none.
+
+    A stage that is a pod itself, as on KFP, finds the hub's token where the pods that it starts find theirs.
+    """
+    of_pods = config.cluster.hf_secret if "KUBERNETES_SERVICE_HOST" in os.environ else None
+    _resources.update({HF_TOKEN: config.secrets.hf_token or of_pods, WEBHOOK: config.secrets.webhook})
+    _cluster[:] = [config.cluster]
 
 
 def value(variable: str) -> str | None:
@@ -37,6 +43,35 @@ def value(variable: str) -> str | None:
 
 @functools.cache
 def _read(resource: str) -> str:
+    return _of_secret_manager(resource) if resource.startswith("projects/") else _of_kubernetes(resource)
+
+
+def _of_kubernetes(resource: str) -> str:
+    """Returns the value of a Secret's key, `name/key`."""
+    from kubernetes.client import CoreV1Api
+    from kubernetes.client.rest import ApiException
+
+    from components.workloads import kube
+
+    (cluster,) = _cluster
+    name, key = resource.split("/")
+    api = CoreV1Api(kube.connect(cluster))
+    try:
+        found = api.read_namespaced_secret(name, cluster.namespace, _request_timeout=_TIMEOUT_S).data or {}
+    except ApiException as error:
+        cures = {
+            403: f"Add {name} to the resourceNames of secrets in configs/cluster/rbac.yaml, and apply it.",
+            404: f"Make it: `kubectl create secret generic {name} -n {cluster.namespace} --from-file={key}=FILE`.",
+        }
+        raise refusal("The cluster", f"give the Secret {name}", error.status, str(error.reason), cures) from error
+    if key not in found:
+        raise UserError(
+            f"The Secret {name} in namespace {cluster.namespace} has no key {key}: it has {', '.join(found)}."
+        )
+    return base64.b64decode(found[key]).decode()
+
+
+def _of_secret_manager(resource: str) -> str:
     """Returns the value of a version, `projects/P/secrets/S/versions/V`.
 
     Source: https://cloud.google.com/secret-manager/docs/reference/rest/v1/projects.secrets.versions/access

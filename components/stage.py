@@ -57,7 +57,7 @@ def run_stage(
 ) -> None:
     """Runs the work of a stage between KFP artifacts: `plan` and `inputs` are read, `outputs` are filled."""
     the_plan = Plan.read(plan.path)
-    secrets.use(the_plan.config.secrets)
+    secrets.use(the_plan.config)
     started = time.monotonic()
     say(stage, "starting")
     try:

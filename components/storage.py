@@ -54,7 +54,8 @@ def is_local(uri: Uri) -> bool:
     text = os.fspath(uri)
     if text.startswith(gcs.SCHEME):
         return False
-    assert not text.startswith("gs:/"), f"{text} went through pathlib, which takes away a slash"
+    if text.startswith("gs:"):
+        raise UserError(f"{text} is no address in Cloud Storage: write gs://BUCKET/FOLDER.")
     if "://" in text:
         raise UserError(f"Cannot store at {text}: use a gs:// address or a path on this machine.")
     return True
@@ -264,18 +265,19 @@ def content_type(uri: Uri) -> str:
 # -- folders ----------------------------------------------------------------------------------------------------------
 
 
-def list_files(uri: Uri) -> list[FileInfo]:
+def list_files(uri: Uri, *, deep: bool = True) -> list[FileInfo]:
     """Returns every file below the folder `uri`, at any depth, by name; none when there is no such folder.
 
-    Links are followed. Files that are still being written are left out.
+    Without `deep`, those directly in it: a request for them does not grow with what lies in its folders. Links are
+    followed. Files that are still being written are left out.
     """
     if not is_local(uri):
         with gcs.errors("list", uri):
-            return sorted(FileInfo(name, blob.size) for name, blob in gcs.blobs(uri))
+            return sorted(FileInfo(name, blob.size) for name, blob in gcs.blobs(uri, deep=deep))
     found = []
     with user_errors("read", uri):
         for directory, folders, names in os.walk(uri, onerror=_raise_unless_missing, followlinks=True):
-            folders[:] = [folder for folder in folders if not folder.startswith(PARTIAL)]
+            folders[:] = [folder for folder in folders if deep and not folder.startswith(PARTIAL)]
             for name in names:
                 if not name.startswith(PARTIAL):
                     path = Path(directory, name)

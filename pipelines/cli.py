@@ -298,7 +298,9 @@ def cancel(run: str, store: str, on: str, **target: str | None) -> None:
 
 @app.command()
 @click.argument("target", metavar="RUN|URI")
-@click.option("--store", help="Root of models, converted weights and the list of runs; found by itself where it can be.")
+@click.option(
+    "--store", help="Root of models, converted weights and the list of runs; found by itself where it can be."
+)
 @click.option("--html", metavar="FILE", help="Draw the graph as a page, too.")
 def lineage(target: str, store: str | None, html: str | None) -> None:
     """What made this model, and what was made from this data.

@@ -31,7 +31,7 @@ def build(config: Config) -> dsl.base_component.BaseComponent:
             overrides: Settings to change, as key=value, one per line, for example train.steps=40.
             run_id: Name of the run; empty takes the pipeline run's own identity.
             output: Where the run writes; empty is runs/<run id> below the store.
-            store: Root of what runs share: models, converted weights, the list of runs.
+            store: Folder in gs:// of models, weights and the list of runs; needed unless the configuration names one.
         """
         place = {
             "config": config,

@@ -17,7 +17,7 @@ TARGET_OPTIONS = {
     "token_file": "kfp: a file with a bearer token",
     "token_variable": "kfp: the environment variable that holds a bearer token",
     "ca_certificate": "kfp: a file with the certificate authority of its address",
-    "time_zone": "kfp: the time zone of the installation's schedules",
+    "server_time_zone": "kfp: the time zone of the installation's schedules",
     "project": "vertex: the Google Cloud project",
     "location": "vertex: the region",
     "network": "vertex: a VPC network",

@@ -9,12 +9,13 @@ from __future__ import annotations
 import contextlib
 import json
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import psutil
 from pydantic import ValidationError
 
-from components import storage
+from components import storage, transfer
 from components.errors import UserError, did_you_mean
 from components.plan import PLAN, Plan
 from components.results import RunRecord
@@ -40,11 +41,20 @@ class Entry:
 
 
 def entries(store: str) -> list[Entry]:
-    """Every listed run, newest first. What is gone or damaged is left out, so that it does not hide the others."""
-    names = [name for name, _ in storage.list_files(storage.join(store, "runs")) if name.endswith(".json")]
-    places = (_place(storage.join(store, "runs", name)) for name in names)
-    there = [_entry(place) for place in places if place and storage.exists(storage.join(place["run_dir"], PLAN))]
-    return sorted(there, key=lambda e: e.started, reverse=True)
+    """Every listed run, newest first. What is gone or damaged is left out, so that it does not hide the others.
+
+    In a bucket it costs two requests for a run that ended well and a few more for another, many at once.
+    """
+    folder = storage.join(store, "runs")
+    names = [name for name, _ in storage.list_files(folder, deep=False) if name.endswith(".json")]
+    found = transfer.run([partial(_listed, storage.join(folder, name)) for name in names])
+    return sorted(filter(None, found), key=lambda e: e.started, reverse=True)
+
+
+def _listed(uri: str) -> Entry | None:
+    place = _place(uri)
+    found = _entry(place) if place else None
+    return found if found and (found.record or storage.exists(storage.join(found.run_dir, PLAN))) else None
 
 
 def _place(uri: str) -> dict[str, str] | None:
@@ -57,9 +67,12 @@ def _place(uri: str) -> dict[str, str] | None:
 
 def find(store: str, run: str) -> Entry:
     """The run of that name, or in that directory."""
+    listed = storage.join(store, "runs", f"{run}.json")
+    if "/" not in run and storage.exists(listed) and (named := _listed(listed)):
+        return named
     every = entries(store)
     for entry in every:
-        if run in (entry.run_id, entry.run_dir) or str(Path(run).absolute()) == entry.home:
+        if run == entry.run_dir or str(Path(run).absolute()) == entry.home:
             return entry
     place = run if "://" in run else str(Path(run).absolute())
     if storage.exists(storage.join(place, PLAN)):
@@ -84,9 +97,8 @@ def read_plan(run_dir: str) -> Plan:
 def _entry(place: dict[str, str]) -> Entry:
     run_dir = place["run_dir"]
     record = None
-    if storage.exists(storage.join(run_dir, RUN)):
-        with contextlib.suppress(ValidationError):  # damaged, or of another version: the run is there all the same
-            record = RunRecord.model_validate_json(storage.read_text(storage.join(run_dir, RUN)))
+    with contextlib.suppress(UserError, ValidationError):  # there is none, or it is damaged or of another version
+        record = RunRecord.model_validate_json(storage.read_bytes(storage.join(run_dir, RUN)))
     if place["home"] and _alive(Path(place["home"]) / PID):
         status = "running"
     elif record:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from components import storage
+from components import champion, storage
 from components.fetch import TOKENIZER_FILES, fetch
 from components.plan import Plan
 from components.progress import say
@@ -32,6 +32,8 @@ def download(plan: Plan) -> StageResult:
         need_eval=config.evaluate.questions,
         **stamp,
     )
+    if plan.champion:
+        champion.refuse_seen(plan.champion, config, questions.data_uri)
     if config.train.reward_file and plan.reward_file and plan.reward_file != config.train.reward_file:
         storage.copy_file(config.train.reward_file, plan.reward_file)
     sizes.check(plan.model_dir, config.model.name, config.model.sizes)

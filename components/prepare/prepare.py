@@ -22,7 +22,7 @@ from components import secrets as known_secrets
 from components.config import Config, parse
 from components.errors import UserError
 from components.manifest import content_id
-from components.plan import PLAN, Plan
+from components.plan import PLAN, Plan, run_directory
 from components.progress import say
 from components.record import code_version
 from components.rewards.functions import check_rewards
@@ -42,7 +42,7 @@ def make_plan(config: Config, *, run_id: str, run_dir: str, store: str, where: s
       UserError: the output is occupied, the source or the data is not usable, a reward function does not exist, the
         champion cannot be compared with, or what is better could not be published.
     """
-    known_secrets.use(config.secrets)
+    known_secrets.use(config)
     refuse_out_of_reach(config, store)
     refuse_occupied(run_dir)
     refuse_unwritable(store, "--store")
@@ -177,13 +177,13 @@ def prepare_stage(*, config: str, overrides: str, job_id: str, run_id: str, outp
     name = run_id or job_id
     try:
         chosen = parse(json.loads(config), overrides.split("\n") if overrides.strip() else [])
-        known_secrets.use(chosen.secrets)
+        known_secrets.use(chosen)
         root = store or chosen.store
         if not root:
             raise UserError(
                 "The parameter store is empty: give the root of models and runs, such as gs://BUCKET/FOLDER."
             )
-        run_dir = output or storage.join(root, "runs", name)
+        run_dir = run_directory(output, root, name)
         the_plan = _existing(run_dir, name)
         if the_plan is None:
             the_plan = make_plan(chosen, run_id=name, run_dir=run_dir, store=root, where="pipeline")

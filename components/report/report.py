@@ -34,7 +34,7 @@ def report_stage(*, config: str, overrides: str, job_id: str, run_id: str, outpu
 
 
 def _page(plan: Plan) -> str:
-    secrets.use(plan.config.secrets)
+    secrets.use(plan.config)
     seconds = (datetime.now(UTC) - datetime.fromisoformat(plan.attempt_started)).total_seconds()
     run = assemble(plan, seconds=seconds)
     page = write(plan, run)

@@ -28,6 +28,8 @@ class DatasetSpec(BaseModel):
     cluster_column: str | None = Field(
         None, description="questions with the same value are kind of one: never on both sides, one unit of an interval"
     )
-    template: str = Field(description="MaxText's template JSON (gs:// or local), maxtext://NAME for one that it ships, or tiny://template")
+    template: str = Field(
+        description="MaxText's template JSON (gs:// or local), maxtext://NAME for one that it ships, or tiny://template"
+    )
     train_rows: int | None = Field(None, ge=1, description="at most so many questions to train on, drawn by the seed")
     eval_rows: int | None = Field(None, ge=1, description="at most so many questions to evaluate with")

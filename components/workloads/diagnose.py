@@ -14,13 +14,8 @@ from components.workloads import signatures
 _ERROR_LINE = re.compile(r"^\s*(\w+\.)*\w*(Error|Exception|Interrupt)\b.*")
 
 
-def diagnose(lines: Sequence[str], *, exit_code: int, timed_out: bool, deadline_s: float) -> tuple[str, list[str]]:
+def diagnose(lines: Sequence[str], *, exit_code: int) -> tuple[str, list[str]]:
     """Returns the reason as one sentence with the cure, and the lines that it was read from (at most 12)."""
-    if timed_out:
-        return (
-            f"It ran longer than its deadline of {deadline_s:.0f} s: raise deadline_s of the stage or make it smaller.",
-            list(lines[-3:]),
-        )
     if known := signatures.found_in(lines):
         return known
     if exit_code in (-9, 137):

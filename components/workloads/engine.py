@@ -23,6 +23,6 @@ def run(plan: Plan, workload: Workload, on_line: OnLine | None = None) -> Outcom
     if plan.config.engine == "process":
         log = storage.join(plan.stage_dir(workload.stage), f"log-{plan.attempt}.txt")
         return process.run(workload, log, heard, env=environment.compile_cache(plan))
-    from components.workloads import launch
+    from components.workloads.launch import run as launch
 
-    return launch.run(plan, workload, heard)
+    return launch(plan, workload, heard)

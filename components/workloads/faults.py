@@ -168,7 +168,7 @@ def _from_logs(seen: Snapshot, tails: Tails) -> Explained | None:
     for pod, container in _containers(seen):
         if container.state == "terminated" and container.exit_code:
             lines = tails.get(f"{pod.seat.role}-{container.name}", [])
-            return diagnose(lines, exit_code=container.exit_code, timed_out=False, deadline_s=0)
+            return diagnose(lines, exit_code=container.exit_code)
     return None
 
 

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from components import storage
 from components.config import parse
 from components.errors import UserError
-from components.plan import PLAN, Plan
+from components.plan import PLAN, Plan, run_directory
 from components.progress import say
 from components.stage import STAGES
 from components.workloads import ledger
@@ -28,7 +28,8 @@ def clean_up(*, config: str, overrides: str, job_id: str, run_id: str, output: s
     """Ends what is left of the run with these parameters of the pipeline; returns its plan, if it made one."""
     plan = None
     try:
-        directory = output or storage.join(store or _store(config, overrides), "runs", run_id or job_id)
+        root = store or ("" if output else _store(config, overrides))
+        directory = run_directory(output, root, run_id or job_id)
         plan = _plan(directory, run_id or job_id)
         for line in _ended(plan) if plan else ["the run made no plan"]:
             _say(line)

@@ -81,7 +81,7 @@ def _run(workload: Workload, program: AtHand, sink: IO[str], on_line: OnLine, st
     if ended_because:
         raise WorkloadError(workload.stage, ended_because[0], list(tail)[-3:])
     if code != 0:
-        reason, evidence = diagnose(list(tail), exit_code=code, timed_out=False, deadline_s=workload.deadline_s)
+        reason, evidence = diagnose(list(tail), exit_code=code)
         raise WorkloadError(workload.stage, reason, evidence)
     if not marked:
         reason = f"It ended with exit code 0 but never said '{workload.marker}', so its work is not whole."

@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from components.errors import UserError, did_you_mean
+from components.refusal import LOOK_FIRST
 from pipelines import cron
 from pipelines.targets import remote
 from pipelines.targets.compiled import Compiled, Value
 from pipelines.targets.kfp_client import Kfp, KfpSettings, connect, errors
 from pipelines.targets.kfp_log import reason, tasks_of
-from pipelines.targets.refusal import LOOK_FIRST
 from pipelines.targets.remote import RemoteRun, Schedule, Template
 
 _PAGE = 200  # entries asked for at once: the most that KFP gives

@@ -20,7 +20,7 @@ from typing import Any
 from pydantic import Field
 
 from components.errors import UserError
-from pipelines.targets.refusal import TIMED_OUT, UNREACHABLE, refusal
+from components.refusal import TIMED_OUT, UNREACHABLE, refusal
 from pipelines.targets.settings import TargetSettings
 
 TOKEN = "POSTTRAIN_KFP_TOKEN"

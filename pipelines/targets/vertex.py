@@ -20,11 +20,11 @@ from pydantic import ValidationError
 
 from components import storage
 from components.errors import UserError, did_you_mean
+from components.refusal import LOOK_FIRST
 from components.stage import Failure
 from pipelines import cron
 from pipelines.targets import remote
 from pipelines.targets.compiled import Compiled, Value
-from pipelines.targets.refusal import LOOK_FIRST
 from pipelines.targets.remote import RemoteRun, Schedule, Task, Template
 from pipelines.targets.vertex_client import (
     CONSOLE,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
-from pipelines.targets.refusal import TIMED_OUT, UNREACHABLE, refusal
+from components.refusal import TIMED_OUT, UNREACHABLE, refusal
 from pipelines.targets.settings import TargetSettings
 
 if TYPE_CHECKING:

@@ -114,7 +114,9 @@ def _artifacts(plan: Plan, source: str, questions: str, champion: str, verdict: 
     identity = hashlib.sha256(source.encode()).hexdigest()
     model = make(storage.join(plan.store, "models", identity[:12]), "hf-model", [source])
     dataset = make("download/dataset", "dataset", [questions])
-    converted = champion or make(storage.join(plan.store, "converted", identity[:24]), "maxtext-checkpoint", [model], step=0)
+    converted = champion or make(
+        storage.join(plan.store, "converted", identity[:24]), "maxtext-checkpoint", [model], step=0
+    )
     trained = make("train/grpo/checkpoints/actor/40", "rl-checkpoint", [converted, dataset], step=40)
     rollouts = make("train/rollouts", "rollouts", [converted, dataset], step=40)
     stages = [

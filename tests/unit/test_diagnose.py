@@ -106,14 +106,14 @@ LOGS = {
 @pytest.mark.parametrize("name", LOGS)
 def test_a_known_text_is_explained_in_one_sentence_and_shown(name):
     lines, said = LOGS[name]
-    reason, evidence = diagnose(["step 1", "step 2", *lines, "bye"], exit_code=1, timed_out=False, deadline_s=60)
+    reason, evidence = diagnose(["step 1", "step 2", *lines, "bye"], exit_code=1)
     assert said in reason
     assert "\n" not in reason
     assert set(evidence) & set(lines)
 
 
 def test_what_is_known_stands_before_how_the_process_ended():
-    reason, _ = diagnose(["No space left on device"], exit_code=-9, timed_out=False, deadline_s=60)
+    reason, _ = diagnose(["No space left on device"], exit_code=-9)
     assert "disk is full" in reason
 
 
@@ -121,6 +121,6 @@ def test_what_is_known_stands_before_how_the_process_ended():
     ("exit_code", "said"), [(137, "SIGKILL"), (-9, "SIGKILL"), (-11, "signal 11"), (7, "exit code 7")]
 )
 def test_an_unknown_end_is_said_as_it_was(exit_code, said):
-    reason, evidence = diagnose(["step 1"], exit_code=exit_code, timed_out=False, deadline_s=60)
+    reason, evidence = diagnose(["step 1"], exit_code=exit_code)
     assert said in reason
     assert evidence == ["step 1"]

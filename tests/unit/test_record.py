@@ -123,7 +123,7 @@ def test_equal_values_have_equal_hashes() -> None:
 def checkout(tmp_path: Path) -> Path:
     """A git checkout with this module in it, committed."""
     root = tmp_path / "checkout"
-    for module in ("__init__", "errors", "record", "storage"):
+    for module in ("__init__", "errors", "gcs", "record", "storage", "transfer"):
         storage.copy_file(Path(record.__file__).with_name(f"{module}.py"), root / "components" / f"{module}.py")
     storage.write_text(root / "pyproject.toml", '[project]\nname = "p"\nversion = "7.8.9"\n')
     git(root, "init", "-q")

@@ -3,9 +3,11 @@
 import subprocess
 import sys
 
+import gcs_proxy
+import lineage_examples
 import pytest
 
-from components import config
+from components import config, storage
 from components.errors import UserError
 from components.plan import PLAN, Plan
 from pipelines import registry
@@ -57,6 +59,33 @@ def test_a_damaged_plan_is_one_line(plan, tmp_path):
     (tmp_path / "run" / PLAN).write_text("{")
     with pytest.raises(UserError, match="damaged"):
         registry.read_plan(plan.run_dir)
+
+
+def test_a_bucket_is_asked_twice_for_a_run_whatever_lies_in_its_directory(gcs, gcs_server, monkeypatch):
+    store = f"{gcs}/store"
+    counts = []
+    for runs in (range(3), range(3, 9)):
+        for number in runs:
+            lineage_examples.run(store, f"run-{number}", day=number)
+            storage.write_text(f"{store}/runs/run-{number}/export/model/config.json", "{}")
+        with gcs_proxy.serve(gcs_server) as proxy, monkeypatch.context() as patched:
+            patched.setenv("STORAGE_EMULATOR_HOST", proxy.url)
+            assert [entry.run_id for entry in registry.entries(store)] == [
+                f"run-{n}" for n in reversed(range(runs.stop))
+            ]
+            counts.append(len(proxy.requests))
+    assert counts[1] - counts[0] == 2 * 6
+
+
+@pytest.mark.parametrize("lost", ["run.json", "runs/a.json"])
+def test_a_run_in_a_bucket_is_listed_as_far_as_it_is_there(gcs, lost):
+    store = f"{gcs}/store"
+    for name in ("a", "b"):
+        lineage_examples.run(store, name)
+    storage.delete_file(f"{store}/runs/a/run.json" if lost == "run.json" else f"{store}/{lost}")
+    found = {entry.run_id: (entry.status, entry.record is not None) for entry in registry.entries(store)}
+    listed = {"a": ("elsewhere", False)} if lost == "run.json" else {}
+    assert found == {"b": ("succeeded", True)} | listed
 
 
 HOLD = """

@@ -196,6 +196,12 @@ def test_an_unreachable_service_is_one_line(monkeypatch: pytest.MonkeyPatch) -> 
     assert "\n" not in str(caught.value)
 
 
+def test_a_listing_that_is_not_deep_leaves_out_what_lies_in_folders(place: str) -> None:
+    for name in ("a", "b/c", "b.d/e", "z"):
+        storage.write_text(storage.join(place, name), name)
+    assert [name for name, _ in storage.list_files(place, deep=False)] == ["a", "z"]
+
+
 def test_files_being_written_are_not_listed(tmp_path: Path) -> None:
     fill(str(tmp_path), a=b"1")
     (tmp_path / f"{storage.PARTIAL}x").write_bytes(b"half")
