@@ -208,7 +208,7 @@ def upload(preset: str, on: str, **target: str | None) -> None:
 @preset_argument
 @set_option
 @click.option("--cron", required=True, help="Five fields, such as '0 3 * * 1' for Mondays at 3.")
-@click.option("--zone", help="Time zone, such as Europe/Zurich.")
+@click.option("--time-zone", "zone", help="Time zone, such as Europe/Zurich.")
 @click.option("--name", help="Name of the schedule.  [default: the preset's]")
 @click.option("--store", help="Root of models, converted weights and the list of runs, in gs://.")
 @target_options("kfp", "vertex")
