@@ -24,9 +24,8 @@ def fetch(uri: str, target: Path, only: Sequence[str] = ()) -> Path:
         file = target / uri.rsplit("/", 1)[-1]
         storage.copy_file(uri, file)
         return file
-    if not only:
+    if only:
+        storage.copy_files(uri, target, [n for n in names if any(fnmatch.fnmatchcase(n, one) for one in only)])
+    else:
         storage.copy_tree(uri, target)
-    for name in names if only else ():
-        if any(fnmatch.fnmatchcase(name, pattern) for pattern in only):
-            storage.copy_file(storage.join(uri, name), target / name)
     return target

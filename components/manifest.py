@@ -77,6 +77,7 @@ def published(destination: storage.Uri) -> Iterator[str]:
     and its manifest comes last.
     """
     if not storage.is_local(destination):
+        storage.delete_file(storage.join(destination, FILE_NAME))
         yield os.fspath(destination)
         write_manifest(destination)
         return

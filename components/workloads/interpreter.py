@@ -77,14 +77,15 @@ def _make(place: Path, requirements: Path) -> None:
             f"vLLM's environment is not there, and uv, which makes it, is not installed: install uv, or name a Python that "
             f"has vLLM in {OWN_VARIABLE}."
         )
-    _run([uv, "venv", "--quiet", "--clear", "--python", sys.executable, str(place)])
+    _run([uv, "venv", "--quiet", "--clear", "--python", sys.executable, str(place)], place.parent)
     # the lock is complete, so nothing is resolved; without compiled bytecode each of vLLM's processes takes a minute more
     options = ["--quiet", "--no-deps", "--require-hashes", "--compile-bytecode"]
-    _run([uv, "pip", "install", *options, "--python", str(place), "--requirement", str(requirements)])
+    _run([uv, "pip", "install", *options, "--python", str(place), "--requirement", str(requirements)], place.parent)
 
 
-def _run(command: list[str]) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+def _run(command: list[str], folder: Path) -> None:
+    # uv takes the constraints of the project that it is started in, and ours are for other versions
+    done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, cwd=folder)
     if done.returncode != 0:
         said = " ".join(done.stderr.split())[-400:]
         raise NoEnvironment(f"vLLM's environment cannot be made: {said} See whether the package index can be reached.")

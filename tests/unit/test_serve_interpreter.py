@@ -57,6 +57,18 @@ def test_an_environment_is_made_from_its_lock_once_and_anew_when_the_lock_change
     assert version_in(environment(serving)) == "2.0"
 
 
+def test_constraints_of_the_project_that_one_works_in_do_not_bind_the_environment(tmp_path, serving, monkeypatch):
+    lock(serving, wheel(tmp_path, "1.0"))
+    (serving / "pyproject.toml").write_text("[project]\nname = 'serving'\nversion = '1'\n")
+    elsewhere = tmp_path / "project"
+    elsewhere.mkdir()
+    (elsewhere / "pyproject.toml").write_text(
+        "[project]\nname = 'project'\nversion = '1'\n[tool.uv]\nconstraint-dependencies = ['small==2.0']\n"
+    )
+    monkeypatch.chdir(elsewhere)
+    assert version_in(environment(serving)) == "1.0"
+
+
 def test_a_package_that_is_not_the_locked_one_is_refused_and_nothing_counts_as_made(tmp_path, serving):
     good = wheel(tmp_path, "1.0")
     lock(serving, good.replace("sha256:", "sha256:0")[:-2] + "\n")
