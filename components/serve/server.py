@@ -110,7 +110,7 @@ class Server:
     def _ended(self, when: str) -> ServerFault:
         lines = self._tail()
         at = _cause(lines)
-        cause = _plain(lines[at]) if at is not None else self._last_line()
+        cause = _told(lines, at) if at is not None else self._last_line()
         end = f"exit code {code}" if (code := self._process.returncode) >= 0 else signal.Signals(-code).name
         evidence = lines[max(0, at - _EVIDENCE + 3) : at + 3] if at is not None else lines[-_EVIDENCE:]
         if re.search(r"(?i)address already in use", cause):
@@ -195,6 +195,12 @@ def _cause(lines: list[str]) -> int | None:
     found = [at for at, line in enumerate(lines) if _ERROR.search(line) and not _WARNING.search(line)]
     own = [at for at in found if not _CONSEQUENCE.search(lines[at])]
     return max(own or found, default=None)
+
+
+def _told(lines: list[str], at: int) -> str:
+    """The error in a line, with the next one where that is indented: pydantic says what is wrong there."""
+    more = [line.strip() for line in lines[at + 1 : at + 2] if line.startswith("  ")]
+    return " ".join([_plain(lines[at]), *more])
 
 
 def _plain(line: str) -> str:

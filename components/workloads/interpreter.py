@@ -70,7 +70,7 @@ def _identity(requirements: Path) -> str:
 
 
 def _make(place: Path, requirements: Path) -> None:
-    say("serve", f"making vLLM's environment in {place}: a download of 2.7 GB, 5.5 GB on disk, some minutes")
+    say("serve", f"making vLLM's environment in {place}: a download of 2.7 GB, 5.6 GB on disk, some minutes")
     uv = shutil.which("uv")
     if uv is None:
         raise NoEnvironment(

@@ -1,6 +1,6 @@
 """The real vLLM serves the tiny model: what the check measures of it, and how it names what vLLM makes of a broken one.
 
-vLLM's environment takes 5.5 GB, so these tests do not make it: they skip where it is not set up. It is made by the first
+vLLM's environment takes 5.6 GB, so these tests do not make it: they skip where it is not set up. It is made by the first
 `posttrain run` with serve.enabled=true, or by
 `python -c 'from components.workloads.interpreter import interpreter as i; i("serving")'`.
 """
@@ -19,7 +19,7 @@ from components.errors import WorkloadError
 from components.serve import job
 from components.serve.judge import max_logprob_diff
 from components.serve.prompts import prompts
-from components.serve.spec import REPORT, SERVER_LOG, Report, Spec
+from components.serve.spec import REPORT, SERVER_LOG, Question, Report, Spec
 from components.sources.tiny import word_problems
 from components.sources.tiny.make import WARM_QWEN3
 from components.workloads import interpreter, process
@@ -79,6 +79,18 @@ def test_vllm_answers_as_transformers_does_token_by_token(tmp_path):
     assert "Application shutdown complete" in (tmp_path / SERVER_LOG).read_text()
 
 
+def test_another_chat_template_and_a_lost_end_token_show_in_what_vllm_answers(tmp_path):
+    model = without_end_token(tmp_path / "model")
+    template = model / "chat_template.jinja"
+    template.write_text("Be helpful.\n" + template.read_text())
+    report = served(tmp_path, model)
+    assert report.fault is None and report.answers
+    asked = [Question.model_validate_json(line) for line in (tmp_path / "questions.jsonl").read_text().splitlines()]
+    pairs = list(zip(asked, report.answers.at_once, strict=True))
+    assert all(answer.prompt_ids != question.prompt_ids for question, answer in pairs)
+    assert not any(answer.ended for _, answer in pairs)
+
+
 def test_an_engine_that_dies_though_it_was_healthy_is_found_at_the_first_request(tmp_path):
     report = served(tmp_path, with_small_heads(tmp_path / "model"))
     assert report.fault
@@ -95,6 +107,19 @@ def test_a_shard_that_was_cut_off_is_named_before_the_server_is_ready(tmp_path):
     assert report.fault
     assert "ended before it was ready (exit code 1): " in report.fault.reason
     assert "afetensor" in report.fault.reason
+
+
+def without_end_token(folder: Path) -> Path:
+    """The tiny model after its end token was lost everywhere."""
+    shutil.copytree(WARM_QWEN3, folder)
+    for name, key in (
+        ("tokenizer_config", "eos_token"),
+        ("config", "eos_token_id"),
+        ("generation_config", "eos_token_id"),
+    ):
+        values = json.loads((folder / f"{name}.json").read_text())
+        (folder / f"{name}.json").write_text(json.dumps({k: v for k, v in values.items() if k != key}))
+    return folder
 
 
 def with_small_heads(folder: Path) -> Path:

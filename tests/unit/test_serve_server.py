@@ -73,6 +73,11 @@ def test_a_library_that_the_machine_lacks_is_the_cause_and_not_what_fails_withou
     assert "ImportError('libnuma.so.1: cannot open" in fault_of(tmp_path, "library").reason
 
 
+def test_settings_that_are_refused_are_told_with_what_is_wrong(tmp_path):
+    found = fault_of(tmp_path, "settings").reason
+    assert "1 validation error for ModelConfig Value error, Model architectures ['Other'] are not supported" in found
+
+
 @pytest.mark.parametrize("fault", ["silent", "never healthy"])
 def test_a_server_that_is_never_healthy_is_given_up_with_the_last_it_said(tmp_path, fault):
     found = fault_of(tmp_path, fault, startup_s=3)

@@ -164,6 +164,10 @@ def main() -> None:
         )
         say("ERROR 11-30 10:00:01 [core.py:1] AttributeError: '_OpNamespace' '_C' object has no attribute 'init_cpu'")
         sys.exit(1)
+    if FAULT == "settings":
+        print("pydantic_core._pydantic_core.ValidationError: 1 validation error for ModelConfig")
+        print("  Value error, Model architectures ['Other'] are not supported. [type=value_error]", flush=True)
+        sys.exit(1)
     if FAULT == "port":
         say(
             "ERROR 11-30 10:00:00 [api.py:1] OSError: [Errno 98] error while attempting to bind: address already in use"
