@@ -15,8 +15,6 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from transformers import AutoTokenizer
-
 SCRIPT = json.loads(os.environ["SCRIPT"])
 FAULT = SCRIPT.get("fault")
 LOGPROB = -0.5
@@ -30,6 +28,8 @@ class Model:
     """What would be the model."""
 
     def __init__(self, directory: str) -> None:
+        from transformers import AutoTokenizer  # seconds, which a server that only fails need not take
+
         self.tokenizer = AutoTokenizer.from_pretrained(directory)
         self._busy = threading.Lock()
         self.answered = 0
