@@ -28,6 +28,10 @@ from components.workloads.workload import LOG, OUTCOME, Order, Outcome, PodOutco
 SLACK_S = 1800.0
 
 
+class Abandoned(WorkloadError):
+    """It ended itself, because it had no launcher."""
+
+
 class Vanished(WorkloadError):
     """The object was gone before its end was seen."""
 
@@ -87,9 +91,11 @@ def follow(site: Site, order: Order, uid: str, watch: Watch, logs: Logs) -> Outc
         _hear_the_last_words(watch, logs)
         raise
     _hear_the_last_words(watch, logs)
-    said = _account(order)
     if not end.succeeded:
-        raise WorkloadError(order.workload.stage, *faults.cause(seen, end, said, logs.tails()))
+        said = _first_failure(order)
+        failure = Abandoned if said and said.abandoned else WorkloadError
+        raise failure(order.workload.stage, *faults.cause(seen, end, said, logs.tails()))
+    said = _account(order)
     if said is None or not said.succeeded:
         raise WorkloadError(order.workload.stage, *_not_whole(site, order, said))
     return Outcome(seconds=said.seconds, log=storage.join(order.directory, LOG))
@@ -153,12 +159,23 @@ def _overdue(seen: Snapshot, order: Order) -> faults.Stuck | None:
 
 
 def _account(order: Order) -> PodOutcome | None:
-    """What the pod of this very order wrote of its end."""
-    file = storage.join(order.directory, OUTCOME)
-    if not storage.exists(file):
-        return None
-    account = PodOutcome.model_validate_json(storage.read_bytes(file))
-    return account if account.name == order.name else None
+    """What the first pod of this very order wrote of its end."""
+    return next(_accounts(order, OUTCOME), None)
+
+
+def _first_failure(order: Order) -> PodOutcome | None:
+    """What the host wrote that failed first: others then fail too, or are told to end."""
+    failed = (account for account in _accounts(order, OUTCOME_OF_HOST.format("*", "*"), OUTCOME) if account.reason)
+    return min(failed, key=lambda account: (account.interrupted, account.ended), default=None)
+
+
+def _accounts(order: Order, *names: str) -> Iterator[PodOutcome]:
+    """What pods of this very order wrote of their ends, in files of these names."""
+    for file in storage.list_files(order.directory):
+        if any(fnmatch.fnmatch(file.name, name) for name in names):
+            account = PodOutcome.model_validate_json(storage.read_bytes(storage.join(order.directory, file.name)))
+            if account.name == order.name:
+                yield account
 
 
 def _not_whole(site: Site, order: Order, said: PodOutcome | None) -> tuple[str, list[str]]:

@@ -3,7 +3,7 @@
 It fetches the inputs, runs the command, stores the outputs, the log and `outcome.json`, and exits with 0 only when all
 of that is done. It ends the command when the launcher has been silent for too long: KFP and Vertex kill a launcher
 without giving it time to delete anything, and the slice must not burn on. On hosts other than the first only the
-command runs, which is how JAX programs span hosts; the first host speaks for all.
+command runs, which is how JAX programs span hosts; the first host speaks for all, but each for its own failure.
 """
 
 from __future__ import annotations
@@ -19,55 +19,77 @@ from components.errors import UserError, WorkloadError
 from components.progress import duration
 from components.workloads import process
 from components.workloads.names import SLICE_VARIABLE
-from components.workloads.workload import HEARTBEAT, LOG, ORDER_VARIABLE, OUTCOME, Order, PodOutcome, Tpu
+from components.workloads.workload import (
+    HEARTBEAT,
+    LOG,
+    ORDER_VARIABLE,
+    OUTCOME,
+    OUTCOME_OF_HOST,
+    Order,
+    PodOutcome,
+    Tpu,
+    Workload,
+)
 
 
 def main() -> int:
     """Returns the exit code: 0, 1 for a workload that failed, 2 for a mistake of the user."""
     order = Order.model_validate_json(os.environ[ORDER_VARIABLE])
-    slice_, host = (os.environ.get(name, "0") for name in (SLICE_VARIABLE, "JOB_COMPLETION_INDEX"))
-    if (slice_, host) != ("0", "0"):
-        return _follow(order, f"slice {slice_}, host {host}")
-    started = time.monotonic()
-    outcome, code = _carry_out(order, started)
+    place = os.environ.get(SLICE_VARIABLE, "0"), os.environ.get("JOB_COMPLETION_INDEX", "0")
+    if place == ("0", "0"):
+        return _lead(order)
+    host = "slice {}, host {}".format(*place)
+    if not isinstance(order.workload.needs, Tpu) or order.workload.needs.one_host:
+        print(f"{host}: idle, the first host works", flush=True)
+        return 0
+    return _follow(order, host, storage.join(order.directory, OUTCOME_OF_HOST.format(*place)))
+
+
+def _lead(order: Order) -> int:
+    """What the first host does: everything, and it accounts for it."""
+    account = storage.join(order.directory, OUTCOME)
+    storage.delete_file(account)  # of a pod that this one takes the place of
+    outcome, code = _carry_out(order, order.workload, storage.join(order.directory, LOG))
     if outcome.reason:
         print(f"{order.workload.stage}: {outcome.reason}", flush=True)
-    storage.write_text(storage.join(order.directory, OUTCOME), outcome.model_dump_json(indent=1))
+    storage.write_text(account, outcome.model_dump_json(indent=1))
     return code
 
 
-def _carry_out(order: Order, started: float) -> tuple[PodOutcome, int]:
-    def outcome(reason: str = "", evidence: tuple[str, ...] = ()) -> PodOutcome:
-        seconds = round(time.monotonic() - started, 1)
-        return PodOutcome(name=order.name, succeeded=not reason, seconds=seconds, reason=reason, evidence=evidence)
-
-    silence = _Silence(order)
-    try:
-        process.run(order.workload, storage.join(order.directory, LOG), _say, stop=silence.reason)
-    except WorkloadError as error:
-        return outcome(error.reason, error.evidence), 1
-    except UserError as error:  # an input that is not there, an output that may not be written
-        return outcome(str(error)), 2
-    except SystemExit as ended:  # SIGTERM: the pod is being deleted, preempted or evicted
-        reason = "The pod was told to end: it was deleted, evicted or preempted before its work was whole."
-        return outcome(reason), int(ended.code or 1)
-    return outcome(), 0
-
-
-def _follow(order: Order, host: str) -> int:
-    """What a host other than the first does: the command, if every host runs it; the outputs are the first host's."""
-    needs = order.workload.needs
-    if not isinstance(needs, Tpu) or needs.one_host:
-        print(f"{host}: idle, the first host works", flush=True)
-        return 0
+def _follow(order: Order, host: str, account: str) -> int:
+    """What another host does: the command, without its outputs, which are the first host's. It accounts for a failure."""
+    storage.delete_file(account)
     workload = order.workload.model_copy(update={"outputs": (), "marker": None})
     with tempfile.TemporaryDirectory() as scratch:
-        try:
-            process.run(workload, os.path.join(scratch, LOG), _say, stop=_Silence(order).reason)  # noqa: PTH118
-        except (WorkloadError, UserError) as error:
-            print(f"{host}: {error}", flush=True)
-            return 1
-    return 0
+        outcome, code = _carry_out(order, workload, f"{scratch}/{LOG}")
+    if outcome.reason:
+        said = outcome.model_copy(update={"reason": f"On {host}: {outcome.reason}"})
+        print(f"{order.workload.stage}: {said.reason}", flush=True)
+        storage.write_text(account, said.model_dump_json(indent=1))
+    return code
+
+
+def _carry_out(order: Order, workload: Workload, log: str) -> tuple[PodOutcome, int]:
+    """Runs the workload; returns how it went, and the exit code."""
+    started = time.monotonic()
+    silence = _Silence(order)
+
+    def failed(reason: str, evidence: tuple[str, ...] = (), **how: bool) -> PodOutcome:
+        seconds = round(time.monotonic() - started, 1)
+        return PodOutcome(
+            name=order.name, succeeded=False, seconds=seconds, reason=reason, evidence=evidence, **how
+        )
+
+    try:
+        process.run(workload, log, _say, stop=silence.reason)
+    except WorkloadError as error:
+        return failed(error.reason, error.evidence, abandoned=error.reason == silence.reason()), 1
+    except UserError as error:  # an input that is not there, an output that may not be written
+        return failed(str(error)), 2
+    except SystemExit as ended:  # SIGTERM: the pod is being deleted, preempted or evicted
+        reason = "The pod was told to end: it was deleted, evicted or preempted before its work was whole."
+        return failed(reason, interrupted=True), int(ended.code or 1)
+    return PodOutcome(name=order.name, succeeded=True, seconds=round(time.monotonic() - started, 1)), 0
 
 
 def _say(line: str) -> None:

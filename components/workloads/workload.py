@@ -8,10 +8,11 @@ this machine.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from components.tpu import Slice
 
@@ -115,9 +116,17 @@ class Order(_Part):
 
 
 class PodOutcome(_Part):
-    """What the pod itself says of its end, in `outcome.json`.
+    """What a pod itself says of its end: in `outcome.json`, and on a host other than the first that did not succeed in
+    `outcome-<slice>-<host>.json`.
 
-    `succeeded` means: exit code 0, the marker was printed, and every output is stored.
+    Attributes:
+      name: of the object that it belongs to.
+      succeeded: exit code 0, the marker was printed, and every output is stored.
+      seconds: how long it took.
+      reason, evidence: why it did not succeed.
+      interrupted: it was told to end from outside.
+      abandoned: it ended itself because its launcher had fallen silent.
+      ended: when, UNIX time in seconds.
     """
 
     name: str
@@ -125,9 +134,13 @@ class PodOutcome(_Part):
     seconds: float
     reason: str = ""
     evidence: tuple[str, ...] = ()
+    interrupted: bool = False
+    abandoned: bool = False
+    ended: float = Field(default_factory=time.time)
 
 
 HEARTBEAT, OUTCOME, LOG = "heartbeat", "outcome.json", "log.txt"
+OUTCOME_OF_HOST = "outcome-{}-{}.json"
 ORDER_VARIABLE = "POSTTRAIN_WORKLOAD"
 
 OnLine = Callable[[str], None]

@@ -23,7 +23,7 @@ import pytest
 
 from components import storage
 from components.plan import Plan
-from components.workloads import launch, names
+from components.workloads import launch, machines, names
 from components.workloads.workload import Cpu, Output, Workload
 from tests.cluster import support
 from tests.cluster.harness import REAL_POOL, Bucket, Cluster, wait_until
@@ -59,13 +59,13 @@ class Bench:
         return support.plan(self.bucket, self.namespace, "tiny-qwen3", *own, *settings)
 
     def workload(self, plan: Plan, program: str) -> Workload:
-        """A program that may write into the folder `@result@`."""
+        """A program that may write into the folder `@result@`; on the hosts of the slices, if the run has some."""
         return Workload(
             stage="train",
             run_id=plan.run_id,
             command=("python", "-c", program, "@result@"),
             outputs=(Output(name="result", uri=storage.join(plan.run_dir, "result"), how="live"),),
-            needs=Cpu(cores=0.1, memory_gb=0.5, disk_gb=0.1),
+            needs=machines.accelerator(plan.config) if plan.config.tpu else Cpu(cores=0.1, memory_gb=0.5, disk_gb=0.1),
         )
 
     def launch(self, plan: Plan, program: str, kubeconfig: str | None = None) -> Launcher:
@@ -293,3 +293,38 @@ def test_a_pod_that_is_evicted_is_diagnosed(bench):
     bench.cluster.kubectl("create", "--raw", path, "-f", "-", stdin=json.dumps(eviction))
     failed = launcher.result()
     assert failed["reason"].startswith("The cluster took the pod away (Eviction API: evicting)")
+
+
+# -- hosts ------------------------------------------------------------------------------------------------------------
+
+ONE_FAILS = """
+import os, time
+host = os.environ["JOB_COMPLETION_INDEX"]
+print("host", host, flush=True)
+if host == "2":
+    raise ValueError("this host has no data")
+time.sleep(3600)
+"""
+
+
+@pytest.fixture
+def hosts(cluster: Cluster) -> Iterator[None]:
+    """Makes the node that really runs pods look like four hosts of a v6e-16 slice."""
+    if not cluster.ours:
+        pytest.skip("only a node of the cluster of CLUSTER_TOOLS may be given chips that it does not have")
+    labels = {"cloud.google.com/gke-tpu-accelerator": "tpu-v6e-slice", "cloud.google.com/gke-tpu-topology": "4x4"}
+    chips = json.dumps({"status": {"capacity": {"google.com/tpu": "16"}}})
+    none = json.dumps({"status": {"capacity": {"google.com/tpu": None}, "allocatable": {"google.com/tpu": None}}})
+    patch = ("patch", "node", REAL_POOL, "--subresource=status", "-p")
+    cluster.kubectl("label", "node", REAL_POOL, *(f"{name}={value}" for name, value in labels.items()))
+    cluster.kubectl(*patch, chips)
+    yield
+    cluster.kubectl(*patch, none)
+    cluster.kubectl("label", "node", REAL_POOL, *(f"{name}-" for name in labels))
+
+
+def test_a_host_that_fails_fails_the_run_in_its_own_words(bench, hosts):
+    plan = bench.plan("tpu={slice: v6e-16, pathways: false}")
+    failed = bench.launch(plan, ONE_FAILS).result()
+    print(failed)
+    assert "this host has no data" in failed["reason"]

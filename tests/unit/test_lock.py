@@ -18,7 +18,8 @@ from components import lock, storage
 from components.errors import UserError
 
 PROGRAM = """
-import sys, time
+import signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored by what a shell starts in the background
 from components import lock, storage
 place, expiry, seconds = sys.argv[1], float(sys.argv[2]), float(sys.argv[3])
 lock.EXPIRY_S = expiry
