@@ -1,13 +1,16 @@
 """One attempt at a workload, from its object's creation to its end.
 
-In: an order and where to carry it out. Out: the outcome; `WorkloadError` with a diagnosis when it failed, `Vanished`
-when its object was gone before its end was seen. An object that is there already is taken up.
+In: an order and where to carry it out. Out: the outcome; `WorkloadError` with a diagnosis when it failed, `Abandoned`
+when it had ended itself for want of a launcher, `Vanished` when its object was gone before its end was seen. An object
+that is there already is taken up.
 """
 
 from __future__ import annotations
 
+import fnmatch
 import signal
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -22,7 +25,7 @@ from components.workloads.logs import Logs
 from components.workloads.objects import Objects
 from components.workloads.seen import Pod, Snapshot
 from components.workloads.watch import Watch
-from components.workloads.workload import LOG, OUTCOME, Order, Outcome, PodOutcome
+from components.workloads.workload import LOG, OUTCOME, OUTCOMES, Order, Outcome, PodOutcome
 
 # beyond the deadline, at which the pod ends its command itself: for fetching its inputs and storing its outputs
 SLACK_S = 1800.0
@@ -165,14 +168,14 @@ def _account(order: Order) -> PodOutcome | None:
 
 def _first_failure(order: Order) -> PodOutcome | None:
     """What the host wrote that failed first: others then fail too, or are told to end."""
-    failed = (account for account in _accounts(order, OUTCOME_OF_HOST.format("*", "*"), OUTCOME) if account.reason)
+    failed = [account for account in _accounts(order, OUTCOMES) if account.reason]
     return min(failed, key=lambda account: (account.interrupted, account.ended), default=None)
 
 
-def _accounts(order: Order, *names: str) -> Iterator[PodOutcome]:
-    """What pods of this very order wrote of their ends, in files of these names."""
+def _accounts(order: Order, pattern: str) -> Iterator[PodOutcome]:
+    """What pods of this very order wrote of their ends, in files whose names match."""
     for file in storage.list_files(order.directory):
-        if any(fnmatch.fnmatch(file.name, name) for name in names):
+        if fnmatch.fnmatch(file.name, pattern):
             account = PodOutcome.model_validate_json(storage.read_bytes(storage.join(order.directory, file.name)))
             if account.name == order.name:
                 yield account

@@ -76,14 +76,12 @@ def _carry_out(order: Order, workload: Workload, log: str) -> tuple[PodOutcome, 
 
     def failed(reason: str, evidence: tuple[str, ...] = (), **how: bool) -> PodOutcome:
         seconds = round(time.monotonic() - started, 1)
-        return PodOutcome(
-            name=order.name, succeeded=False, seconds=seconds, reason=reason, evidence=evidence, **how
-        )
+        return PodOutcome(name=order.name, succeeded=False, seconds=seconds, reason=reason, evidence=evidence, **how)
 
     try:
         process.run(workload, log, _say, stop=silence.reason)
     except WorkloadError as error:
-        return failed(error.reason, error.evidence, abandoned=error.reason == silence.reason()), 1
+        return failed(error.reason, error.evidence, abandoned=silence.noticed), 1
     except UserError as error:  # an input that is not there, an output that may not be written
         return failed(str(error)), 2
     except SystemExit as ended:  # SIGTERM: the pod is being deleted, preempted or evicted
@@ -102,11 +100,12 @@ _LOOK, _ENOUGH = 0.1, 0.75
 
 
 class _Silence:
-    """Notices that the launcher's heartbeat has stopped, by this machine's own clock."""
+    """Notices that the launcher's heartbeat has stopped, by this machine's own clock; `noticed` says that it has."""
 
     def __init__(self, order: Order) -> None:
         self._uri = storage.join(order.directory, HEARTBEAT)
         self._bound = order.silence_s
+        self.noticed = False
         self._last, self._since = "", time.monotonic()
         if self._bound is not None:
             threading.Thread(target=self._listen, args=(self._bound * _LOOK,), daemon=True).start()
@@ -115,6 +114,7 @@ class _Silence:
         """Why the command must end, or None."""
         if self._bound is None or time.monotonic() - self._since < self._bound * _ENOUGH:
             return None
+        self.noticed = True
         return (
             f"Its launcher fell silent, so the workload ended itself within {duration(self._bound)} to free the slice: "
             "`posttrain run --resume` continues it."

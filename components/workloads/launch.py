@@ -19,7 +19,7 @@ from components.plan import Plan
 from components.progress import say
 from components.stage import STAGES
 from components.workloads import api, kube, ledger, names, phases
-from components.workloads.attempt import Site, Vanished, follow, place, remove
+from components.workloads.attempt import Abandoned, Site, Vanished, follow, place, remove
 from components.workloads.heartbeat import Heartbeat
 from components.workloads.kinds import KINDS
 from components.workloads.ledger import Begun, Closed
@@ -49,9 +49,17 @@ def run(plan: Plan, workload: Workload, on_line: OnLine) -> Outcome:
     if outcome := ledger.succeeded(stage_dir, workload):
         say(workload.stage, "had succeeded already")
         return outcome
-    cluster = plan.config.cluster
     objects = _objects(plan)
-    attempt = ledger.opened(stage_dir) or ledger.begin(stage_dir, workload, plan.config.engine)
+    if attempt := ledger.opened(stage_dir):
+        try:
+            return _attempt(plan, workload, objects, attempt, on_line)
+        except Abandoned:
+            say(workload.stage, f"{attempt.name} had ended itself while it had no launcher: trying again")
+    return _attempt(plan, workload, objects, ledger.begin(stage_dir, workload, plan.config.engine), on_line)
+
+
+def _attempt(plan: Plan, workload: Workload, objects: Objects, attempt: Begun, on_line: OnLine) -> Outcome:
+    cluster = plan.config.cluster
     site = Site(objects, KINDS[attempt.kind], cluster, plan.config.tpu)
     silence_s = None if cluster.detached else float(cluster.silence_s)
     order = Order(workload=workload, name=attempt.name, directory=attempt.directory, silence_s=silence_s)

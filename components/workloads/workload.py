@@ -140,7 +140,7 @@ class PodOutcome(_Part):
 
 
 HEARTBEAT, OUTCOME, LOG = "heartbeat", "outcome.json", "log.txt"
-OUTCOME_OF_HOST = "outcome-{}-{}.json"
+OUTCOME_OF_HOST, OUTCOMES = "outcome-{}-{}.json", "outcome*.json"
 ORDER_VARIABLE = "POSTTRAIN_WORKLOAD"
 
 OnLine = Callable[[str], None]

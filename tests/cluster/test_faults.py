@@ -202,6 +202,10 @@ def test_a_workload_whose_launcher_is_gone_for_good_frees_its_machine_within_the
     print(f"free after {seconds:.1f} s")
     assert seconds < 30
 
+    again = bench.launch(plan, NEVER_ENDS)
+    again.says("had ended itself while it had no launcher: trying again")
+    wait_until(lambda: len(support.running(support.pods(bench.cluster, plan))) == 1, 60)
+
 
 # -- the cluster ------------------------------------------------------------------------------------------------------
 
@@ -326,5 +330,5 @@ def hosts(cluster: Cluster) -> Iterator[None]:
 def test_a_host_that_fails_fails_the_run_in_its_own_words(bench, hosts):
     plan = bench.plan("tpu={slice: v6e-16, pathways: false}")
     failed = bench.launch(plan, ONE_FAILS).result()
-    print(failed)
-    assert "this host has no data" in failed["reason"]
+    assert failed["reason"] == "On slice 0, host 2: It failed: ValueError: this host has no data"
+    assert any("this host has no data" in line for line in failed["evidence"])

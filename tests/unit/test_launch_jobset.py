@@ -10,7 +10,7 @@ from kubernetes_api import JOBSETS
 from components import storage
 from components.errors import UserError, WorkloadError
 from components.workloads import attempt, faults, jobset, launch, ledger, names
-from components.workloads.workload import Order
+from components.workloads.workload import Order, PodOutcome
 
 
 @pytest.fixture
@@ -188,6 +188,48 @@ def test_after_a_failure_the_next_attempt_has_a_name_and_a_folder_of_its_own(clu
     assert outcome.log.endswith("attempt-2/log.txt")
     assert states(plan(tmp_path)) == ["failed", "succeeded"]
     assert len({found.name for found in ledger.attempts(plan(tmp_path).stage_dir("train"))}) == 2
+
+
+def test_an_attempt_that_ended_itself_for_want_of_a_launcher_is_made_again_by_the_next_one(cluster, tmp_path):
+    the_plan = plan(tmp_path)
+    begun(the_plan, cluster)
+    made = played(cluster)
+    made.runs()
+    write(made, "outcome.json", "Its launcher fell silent", abandoned=True)
+    made.fails()
+    play(cluster, succeed)
+    assert run(the_plan).log.endswith("attempt-2/log.txt")
+    assert states(the_plan) == ["failed", "succeeded"]
+
+
+def test_a_launcher_that_sees_its_own_workload_give_it_up_fails(cluster, tmp_path):
+    def script(made):
+        made.runs()
+        write(made, "outcome.json", "Its launcher fell silent", abandoned=True)
+        made.fails()
+
+    play(cluster, script)
+    with pytest.raises(WorkloadError, match="fell silent"):
+        run(plan(tmp_path))
+
+
+def test_the_host_that_failed_first_explains_a_failure(cluster, tmp_path):
+    def script(made):
+        made.runs()
+        write(made, "outcome.json", "The pod was told to end", interrupted=True, ended=1)
+        write(made, "outcome-0-3.json", "On slice 0, host 3: a peer is gone", ended=3)
+        write(made, "outcome-0-2.json", "On slice 0, host 2: no data", ended=2)
+        made.fails()
+
+    play(cluster, script)
+    with pytest.raises(WorkloadError, match="host 2: no data"):
+        run(plan(tmp_path))
+
+
+def write(made, file: str, reason: str, **how) -> None:
+    """A pod's account of a failure."""
+    account = PodOutcome(name=made.name, succeeded=False, seconds=1, reason=reason, **how)
+    storage.write_text(storage.join(made.order.directory, file), account.model_dump_json())
 
 
 def test_a_failure_without_an_account_is_read_from_the_log(cluster, tmp_path):

@@ -117,6 +117,7 @@ def test_a_pod_whose_inputs_are_gone_says_which(monkeypatch, gcs):
 def test_a_pod_ends_itself_when_its_launcher_is_silent(monkeypatch, place):
     code, outcome = carry_out(monkeypatch, place, workload("import time; time.sleep(600)"), silence_s=2.0)
     assert code == 1
+    assert outcome.abandoned
     assert "silent" in outcome.reason
 
 
@@ -150,6 +151,25 @@ def test_other_hosts_only_run_the_command(monkeypatch, place):
         assert inside.main() == 0
         assert storage.exists(mark) is ran
     assert not storage.exists(f"{place}/a/outcome.json")
+
+
+def test_another_host_that_fails_accounts_for_it_and_a_pod_in_its_place_does_so_anew(monkeypatch, place):
+    from components import tpu
+    from components.workloads.workload import Tpu
+
+    monkeypatch.setenv("JOB_COMPLETION_INDEX", "3")
+    monkeypatch.setenv("POSTTRAIN_SLICE", "1")
+    needs = Tpu(slice=tpu.parse("v6e-16"), slices=2, pathways=False)
+    account = f"{place}/attempt-1/outcome-1-3.json"
+    for code, exit_code in (("raise ValueError('no data')", 1), ("pass", 0)):
+        order = Order(workload=workload(code, needs=needs), name="n", directory=f"{place}/attempt-1", silence_s=None)
+        monkeypatch.setenv(ORDER_VARIABLE, order.model_dump_json())
+        assert inside.main() == exit_code
+        assert storage.exists(account) is (exit_code == 1)
+        if exit_code:
+            outcome = PodOutcome.model_validate_json(storage.read_text(account))
+            assert (outcome.name, outcome.succeeded, outcome.interrupted) == ("n", False, False)
+            assert outcome.reason == "On slice 1, host 3: It failed: ValueError: no data"
 
 
 def test_python_is_the_interpreter_of_wherever_it_runs(tmp_path):
