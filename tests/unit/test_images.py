@@ -82,7 +82,9 @@ def test_only_what_the_dockerfiles_copy_is_sent_to_a_build():
 
 def test_an_image_runs_without_root_unless_its_base_needs_it(name):
     user = of(name, "USER")[-1]
-    assert re.fullmatch(r"[1-9]\d*:[1-9]\d*" if name not in ("training", "serving-tpu") else "0:0", user)  # a number, as Kubernetes wants
+    assert re.fullmatch(
+        r"[1-9]\d*:[1-9]\d*" if name not in ("training", "serving-tpu") else "0:0", user
+    )  # a number, as Kubernetes wants
 
 
 def test_the_version_of_the_code_is_in_the_image_and_changes_no_layer_of_work(name):
