@@ -26,6 +26,7 @@ from components.workloads.workload import (
     OUTCOME,
     OUTCOME_OF_HOST,
     Order,
+    Output,
     PodOutcome,
     Tpu,
     Workload,
@@ -57,10 +58,11 @@ def _lead(order: Order) -> int:
 
 
 def _follow(order: Order, host: str, account: str) -> int:
-    """What another host does: the command, without its outputs, which are the first host's. It accounts for a failure."""
+    """What another host does: the command, whose outputs only the first host stores. It accounts for a failure."""
     storage.delete_file(account)
-    workload = order.workload.model_copy(update={"outputs": (), "marker": None})
     with tempfile.TemporaryDirectory() as scratch:
+        thrown_away = tuple(Output(name=out.name, uri=f"{scratch}/{out.name}") for out in order.workload.outputs)
+        workload = order.workload.model_copy(update={"outputs": thrown_away, "marker": None})
         outcome, code = _carry_out(order, workload, f"{scratch}/{LOG}")
     if outcome.reason:
         said = outcome.model_copy(update={"reason": f"On {host}: {outcome.reason}"})

@@ -144,13 +144,18 @@ def test_other_hosts_only_run_the_command(monkeypatch, place):
     for one_host, ran in ((False, True), (True, False)):
         needs = Tpu(slice=tpu.parse("v6e-16"), pathways=False, one_host=one_host)
         mark = f"{place}/ran-{one_host}"
-        code = "import sys; sys.path.insert(0, '@components@/..'); from components import storage\n"
+        code = "import os, sys; sys.path.insert(0, '@components@/..'); from components import storage\n"
+        code += "storage.write_text(os.path.join('@result@', 'file'), 'of another host')\n"
         code += f"storage.write_text({json.dumps(mark)}, 'x')"
-        order = Order(workload=workload(code, needs=needs), name="n", directory=f"{place}/a", silence_s=None)
+        outputs = (Output(name="result", uri=f"{place}/result"),)
+        order = Order(
+            workload=workload(code, needs=needs, outputs=outputs), name="n", directory=f"{place}/a", silence_s=None
+        )
         monkeypatch.setenv(ORDER_VARIABLE, order.model_dump_json())
         assert inside.main() == 0
         assert storage.exists(mark) is ran
     assert not storage.exists(f"{place}/a/outcome.json")
+    assert not storage.exists(f"{place}/result")
 
 
 def test_another_host_that_fails_accounts_for_it_and_a_pod_in_its_place_does_so_anew(monkeypatch, place):
