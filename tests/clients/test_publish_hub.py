@@ -4,8 +4,7 @@ import hashlib
 
 import pytest
 
-from components import secrets, storage
-from components.config import SecretsConfig
+from components import config, secrets, storage
 from components.errors import UserError
 from components.manifest import write_manifest
 from components.publish import hub
@@ -196,7 +195,7 @@ def test_a_token_that_is_not_valid(service, monkeypatch):
 
 def test_no_token(service, monkeypatch):
     monkeypatch.delenv("HF_TOKEN")
-    secrets.use(SecretsConfig())
+    secrets.use(config.load("tiny-qwen3"))
     with pytest.raises(UserError, match=r"set HF_TOKEN, or secrets\.hf_token"):
         hub_of_sources.check_writable(REPO, private=True)
     assert service.requests == []
