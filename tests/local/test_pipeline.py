@@ -17,7 +17,7 @@ from components.results import RunRecord
 from tests.local.conftest import wait_for
 
 PER_STEP = 8 * 8  # prompts x completions of tiny-qwen3
-STAGES = ["prepare", "download", "convert", "train", "evaluate", "export", "report"]
+STAGES = ["prepare", "download", "convert", "train", "evaluate", "export", "publish", "report"]
 
 
 def test_the_record_says_what_the_run_found(posttrain, short_run):
