@@ -103,10 +103,10 @@ def _entry(place: dict[str, str]) -> Entry:
         status = "running"
     elif record:
         status = record.status
-    elif storage.exists(storage.join(run_dir, "failure.json")):
-        status = "failed"
+    elif place["home"]:
+        status = "stopped"  # whatever its stages said when their conductor was gone
     else:
-        status = "stopped" if place["home"] else "elsewhere"
+        status = "failed" if storage.exists(storage.join(run_dir, "failure.json")) else "elsewhere"
     return Entry(place["run_id"], run_dir, place["home"], place["preset"], place["started"], status, record)
 
 
