@@ -6,7 +6,11 @@ has the later values.
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from statistics import fmean
+from typing import Any
 
 from components.results import TrainPoint
 
@@ -46,3 +50,24 @@ def read(directory: Path, weights: dict[str, float], *, kl_measured: bool) -> li
         )
         for before in sorted(rewards)
     ]
+
+
+def completed(points: list[TrainPoint], rows: Iterable[Mapping[str, Any]]) -> list[TrainPoint]:
+    """Returns the points with those added whose events a kill has lost, as far as the rollouts (rollouts.py) tell."""
+    known = {point.step for point in points}
+    lost: dict[int, list[Mapping[str, Any]]] = defaultdict(list)
+    for row in rows:
+        if row["step"] not in known:
+            lost[row["step"]].append(row)
+    added = [
+        TrainPoint(
+            step=step,
+            reward=fmean(row["reward"] for row in of_step),
+            # a completion that could not be scored counts 0 in training
+            reward_parts={
+                name: fmean(row["rewards"][name] or 0.0 for row in of_step) for name in of_step[0]["rewards"]
+            },
+        )
+        for step, of_step in lost.items()
+    ]
+    return sorted([*points, *added], key=lambda point: point.step)

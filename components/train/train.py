@@ -90,14 +90,15 @@ def _run(plan: Plan, checkpoint: ArtifactRecord, model: ArtifactRecord, dataset:
     with tempfile.TemporaryDirectory() as scratch:
         events = fetch(storage.join(here, RUN_NAME, "tensorboard"), Path(scratch))
         points = curve.read(events, train.rewards, kl_measured=train.kl_beta > 0)
+    rows = list(rollouts.lines(kept))
     return Training(
         first_step=1,
         last_step=train.steps,
         resumed_from=done or None,
         seconds=round(seconds, 1),
         rollout_engine="vLLM" if plan.config.tpu else substitutions.ENGINE,
-        rollouts=sum(1 for _ in rollouts.lines(kept)),
-        curve=points,
+        rollouts=len(rows),
+        curve=curve.completed(points, rows),
     )
 
 

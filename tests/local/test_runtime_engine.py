@@ -180,8 +180,8 @@ def test_checkpoints_are_sampled_alike_and_every_question_once_per_sample(hf_mod
     questions.write_text("".join(json.dumps(row) + "\n" for row in rows))
     outputs = [tmp_path / "one.jsonl", tmp_path / "two.jsonl"]
     same = tuple(Checkpoint(output.stem, checkpoint, str(output)) for output in outputs)
-    Spec(str(questions), same, samples_per_question=3, max_new_tokens=16).write(tmp_path / "spec.json")
-    printed = run("components.maxtext_runtime.generate", "--spec", str(tmp_path / "spec.json"), *train_args)
+    spec = Spec(str(questions), same, samples_per_question=3, max_new_tokens=16)
+    printed = run("components.maxtext_runtime.generate", "--spec", spec.to_json(), *train_args)
     assert ENGINE_LINE in printed
     assert "generate: two 40/40" in printed
     assert outputs[0].read_text() == outputs[1].read_text()
@@ -210,10 +210,12 @@ def test_export_gives_the_model_back_with_proof(hf_model, checkpoint, tmp_path):
     proof, output = tmp_path / "parity.json", tmp_path / "exported"
     places = [f"load_parameters_path={checkpoint}", f"base_output_directory={output}", f"--hf_model_path={hf_model}"]
     options = [f"tokenizer_path={hf_model}", "weight_dtype=float32", "--override_model_architecture"]
-    run("components.maxtext_runtime.export", "--parity", str(proof), *MODEL, *CONVERTER, *places, *options)
+    asked = ["--source", str(hf_model), "--report", str(proof), "--dtype", "float32"]
+    run("components.export.program", *asked, *MODEL, *CONVERTER, *places, *options)
     found = json.loads(proof.read_text())
-    assert found["argmax_agreement"] == 1
-    assert found["max_abs_parameter_diff"] == 0
+    assert found["parity"]["argmax_agreement"] == 1
+    assert found["parity"]["max_abs_parameter_diff"] == 0
+    assert "problem" not in found
     source, exported = (load_file(directory / "model.safetensors") for directory in (hf_model, output))
     assert source.keys() == exported.keys()
     for name, tensor in source.items():

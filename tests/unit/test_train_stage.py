@@ -6,7 +6,8 @@ import pytest
 
 from components import storage
 from components.maxtext_runtime import checkpoints
-from components.train import rollouts
+from components.results import TrainPoint
+from components.train import curve, rollouts
 
 
 def lines(*rows):
@@ -55,3 +56,15 @@ def test_progress_says_a_step_s_own_reward_and_leaves_out_a_line_in_the_writing(
     storage.write_text(f"{place}/rollouts-1.jsonl", lines(row(1, 0.0), row(1, 1.0)) + '{"step": 1, "rew')
     assert rollouts.mean_reward(place, 1) == pytest.approx(0.5)
     assert rollouts.mean_reward(place, 2) is None
+
+
+def test_a_step_whose_events_a_kill_has_lost_is_told_by_its_rollouts():
+    known = [TrainPoint(step=1, reward=0.1), TrainPoint(step=3, reward=0.3)]
+    rows = [
+        {"step": step, "reward": 1.0 * at, "rewards": {"right": 1.0 * at, "form": None}}
+        for step in (1, 2)
+        for at in (0, 1)
+    ]
+    found = curve.completed(known, rows)
+    assert [(point.step, point.reward) for point in found] == [(1, 0.1), (2, 0.5), (3, 0.3)]
+    assert found[1].reward_parts == {"right": 0.5, "form": 0.0}
