@@ -42,7 +42,8 @@ def lock(folder: Path, line: str) -> None:
 
 
 def version_in(python: Path) -> str:
-    code = "import small; print(small.VERSION)"
+    # not of the module: what Python compiled of another one, made in the same second, would count as its own
+    code = "import importlib.metadata as m; print(m.version('small'))"
     return subprocess.run([python, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
 
 
