@@ -11,7 +11,7 @@ from typing import Literal
 
 from components.config import ClusterConfig
 
-Role = Literal["training", "converter", "serving", "proxy", "pathways"]
+Role = Literal["training", "converter", "serving", "proxy", "pathways", "ray-torchtpu", "ray-maxtext"]
 
 # of pyproject.toml; a fixed tag, so that a node does not fetch what it has
 TAG = "0.1.0"
@@ -20,6 +20,8 @@ DEFAULTS: dict[Role, str] = {
     "training": f"localhost/posttrain-training:{TAG}",
     "converter": f"localhost/posttrain-converter:{TAG}",
     "serving": f"localhost/posttrain-serving:{TAG}",
+    "ray-torchtpu": f"localhost/posttrain-ray-torchtpu:{TAG}",
+    "ray-maxtext": f"localhost/posttrain-ray-maxtext:{TAG}",
     # Google names them by date and version of JAX, and the training image wants a newer JAX than any digest that is
     # documented; what ran is told by the pods' imageID
     "proxy": "us-docker.pkg.dev/cloud-tpu-v2-images/pathways/proxy_server:latest",

@@ -30,8 +30,8 @@ HEAD = 16  # vLLM on a CPU has attention for heads of 32 and more
 
 @pytest.fixture(scope="module", autouse=True)
 def _vllm() -> None:
-    if interpreter.OWN_VARIABLE not in os.environ and not interpreter.is_made(interpreter.SERVING):
-        pytest.skip(f"vLLM's environment is not set up in {interpreter.SERVING}")
+    if interpreter.variable("serving") not in os.environ and not interpreter.is_made("serving"):
+        pytest.skip(f"vLLM's environment is not set up in {interpreter.IMAGES / 'serving'}")
 
 
 def served(folder: Path, model: Path = WARM_QWEN3) -> Report:

@@ -19,6 +19,7 @@ def serving(tmp_path, monkeypatch) -> Path:
     monkeypatch.setenv("UV_NO_INDEX", "1")
     monkeypatch.setenv("UV_FIND_LINKS", str(tmp_path))
     monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "uv-cache"))
+    monkeypatch.setattr(interpreter, "IMAGES", tmp_path)
     (tmp_path / "serving").mkdir()
     return tmp_path / "serving"
 
@@ -49,13 +50,13 @@ def version_in(python: Path) -> str:
 
 def test_an_environment_is_made_from_its_lock_once_and_anew_when_the_lock_changes(tmp_path, serving):
     lock(serving, wheel(tmp_path, "1.0"))
-    python = environment(serving)
+    python = environment("serving")
     assert version_in(python) == "1.0"
     made = (serving / ".venv" / "pyvenv.cfg").stat().st_mtime_ns
-    assert environment(serving) == python
+    assert environment("serving") == python
     assert (serving / ".venv" / "pyvenv.cfg").stat().st_mtime_ns == made
     lock(serving, wheel(tmp_path, "2.0"))
-    assert version_in(environment(serving)) == "2.0"
+    assert version_in(environment("serving")) == "2.0"
 
 
 def test_constraints_of_the_project_that_one_works_in_do_not_bind_the_environment(tmp_path, serving, monkeypatch):
@@ -67,16 +68,16 @@ def test_constraints_of_the_project_that_one_works_in_do_not_bind_the_environmen
         "[project]\nname = 'project'\nversion = '1'\n[tool.uv]\nconstraint-dependencies = ['small==2.0']\n"
     )
     monkeypatch.chdir(elsewhere)
-    assert version_in(environment(serving)) == "1.0"
+    assert version_in(environment("serving")) == "1.0"
 
 
 def test_a_package_that_is_not_the_locked_one_is_refused_and_nothing_counts_as_made(tmp_path, serving):
     good = wheel(tmp_path, "1.0")
     lock(serving, good.replace("sha256:", "sha256:0")[:-2] + "\n")
     with pytest.raises(NoEnvironment, match=r"cannot be made: .*small"):
-        environment(serving)
+        environment("serving")
     lock(serving, good)
-    assert version_in(environment(serving)) == "1.0"
+    assert version_in(environment("serving")) == "1.0"
 
 
 @pytest.mark.parametrize("missing", ["small==3.0 --hash=sha256:" + "0" * 64 + "\n", None])
@@ -84,27 +85,33 @@ def test_what_cannot_be_made_is_one_line(serving, missing):
     if missing:
         lock(serving, missing)
     with pytest.raises(NoEnvironment) as raised:
-        environment(serving)
+        environment("serving")
     assert "\n" not in str(raised.value)
 
 
 def test_without_uv_the_cure_is_named(tmp_path, serving, monkeypatch):
     lock(serving, wheel(tmp_path, "1.0"))
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(NoEnvironment, match=r"install uv, or name a Python that has vLLM in POSTTRAIN_SERVING_PYTHON"):
-        environment(serving)
+    with pytest.raises(
+        NoEnvironment, match=r"install uv, or name a Python that has its packages in POSTTRAIN_SERVING_PYTHON"
+    ):
+        environment("serving")
 
 
-def test_only_the_serving_image_has_an_environment_of_its_own_and_a_pod_is_its_own(monkeypatch):
-    monkeypatch.setenv(interpreter.OWN_VARIABLE, "/my/python")
-    assert interpreter.interpreter("serving") == "/my/python"
+@pytest.mark.parametrize(
+    ("image", "variable"),
+    [("serving", "POSTTRAIN_SERVING_PYTHON"), ("ray-torchtpu", "POSTTRAIN_RAY_TORCHTPU_PYTHON")],
+)
+def test_some_images_have_an_environment_of_their_own_and_a_pod_is_its_own(monkeypatch, image, variable):
+    monkeypatch.setenv(variable, "/my/python")
+    assert interpreter.interpreter(image) == "/my/python"
     assert interpreter.interpreter("training") == interpreter.interpreter("converter") == sys.executable
     monkeypatch.setenv(ORDER_VARIABLE, "{}")
-    assert interpreter.interpreter("serving") == sys.executable
+    assert interpreter.interpreter(image) == sys.executable
 
 
 def test_the_lock_of_the_serving_image_pins_every_package_with_hashes_and_names_no_host():
-    text = (interpreter.SERVING / "requirements.txt").read_text()
+    text = (interpreter.IMAGES / "serving" / "requirements.txt").read_text()
     packages = [line for line in text.splitlines() if not line.startswith(("    ", "#"))]
     assert len(packages) > 100
     assert all("==" in line and line.endswith("\\") for line in packages)
