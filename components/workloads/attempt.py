@@ -62,6 +62,8 @@ def place(site: Site, order: Order, uid: str | None) -> str:
         return uid
     if _began(order) and site.objects.get(site.kind.resource, order.name) is None:
         raise _vanished(site, order)
+    for resource, manifest in site.kind.companions(order):
+        site.objects.create(resource, manifest)
     created = site.objects.create(site.kind.resource, site.kind.manifest(order, site.cluster, site.tpu))
     if created is not None:
         say(stage, f"created {site.kind.title} {order.name} in namespace {site.cluster.namespace}")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from components import storage
-from components.plan import Plan
+from components.plan import AnyPlan
 from components.workloads import environment, process
 from components.workloads.workload import OnLine, Outcome, Workload
 
 
-def run(plan: Plan, workload: Workload, on_line: OnLine | None = None) -> Outcome:
+def run(plan: AnyPlan, workload: Workload, on_line: OnLine | None = None) -> Outcome:
     """Runs `workload` to its end; its lines are printed after the stage's name, and given to `on_line`.
 
     Raises:

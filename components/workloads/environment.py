@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 
 from components import storage
-from components.plan import Plan
+from components.plan import AnyPlan
 from components.workloads.places import PACKAGE
-from components.workloads.workload import Cpu, Tpu
+from components.workloads.workload import Cpu, Ray, Tpu
 
 
 def common() -> dict[str, str]:
@@ -24,12 +24,12 @@ def common() -> dict[str, str]:
     }
 
 
-def machine(needs: Cpu | Tpu) -> dict[str, str]:
+def machine(needs: Cpu | Tpu | Ray) -> dict[str, str]:
     """JAX on the CPU where there is no TPU; a TPU pod's manifest says how JAX reaches the slice."""
-    return {"JAX_PLATFORMS": "cpu"} if isinstance(needs, Cpu) else {}
+    return {"JAX_PLATFORMS": "cpu"} if isinstance(needs, Cpu) or (isinstance(needs, Ray) and not needs.slice) else {}
 
 
-def compile_cache(plan: Plan) -> dict[str, str]:
+def compile_cache(plan: AnyPlan) -> dict[str, str]:
     """JAX' persistent compile cache, where the store is a folder of this machine."""
     if not storage.is_local(plan.store):
         return {}

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from components.workloads import signatures
 from components.workloads.diagnose import diagnose
-from components.workloads.kinds import End
+from components.workloads.kinds import End, Kind
 from components.workloads.seen import Container, Pod, Snapshot
 from components.workloads.workload import PodOutcome
 
@@ -45,12 +45,12 @@ class Stuck:
 def stuck(seen: Snapshot) -> Stuck | None:
     """Returns why the workload cannot go on, if so."""
     for pod in seen.pods:
-        if fault := _unstartable(pod) or _unending(pod, seen.kind.title):
+        if fault := _unstartable(pod, seen.kind) or _unending(pod, seen.kind):
             return fault
     return None
 
 
-def _unstartable(pod: Pod) -> Stuck | None:
+def _unstartable(pod: Pod, kind: Kind) -> Stuck | None:
     for container in pod.containers:
         said = [f"pod {pod.name}: container {container.name}: {container.reason}: {container.message}"]
         if container.state != "waiting":
@@ -63,7 +63,7 @@ def _unstartable(pod: Pod) -> Stuck | None:
             return Stuck("image", reason, said, SOON_S)
         if container.reason in _NO_CONTAINER:
             return Stuck("container", _unmade(container), said, SOON_S)
-        if container.reason == "CrashLoopBackOff" and (container.sidecar or pod.main):
+        if container.reason == "CrashLoopBackOff" and (container.sidecar or pod.seat.role in kind.steady):
             reason = (
                 f"The container {container.name} ends again and again (exit code {container.last_exit_code}), so the "
                 f"work cannot begin: see its log, kept as {pod.seat.role}-{container.name}.txt."
@@ -81,10 +81,10 @@ def _unmade(container: Container) -> str:
     return f"The container {container.name} cannot be made ({container.message}): check cluster.env and cluster.images."
 
 
-def _unending(pod: Pod, title: str) -> Stuck | None:
-    if pod.deleted:
+def _unending(pod: Pod, kind: Kind) -> Stuck | None:
+    if pod.deleted and pod.seat.role not in kind.replaced:
         reason = (
-            f"The pod {pod.name} does not end, because its node is gone or does not answer, and so the {title} never "
+            f"The pod {pod.name} does not end, because its node is gone or does not answer, and so the {kind.title} never "
             f"fails: `kubectl delete pod {pod.name} --force --grace-period=0`, then run again."
         )
         return Stuck("terminating", reason, [f"pod {pod.name}: to be gone by {pod.deleted}"], LATER_S)
@@ -156,7 +156,7 @@ def _own(said: PodOutcome | None) -> Explained | None:
 
 def _never_started(seen: Snapshot) -> Explained | None:
     for pod in seen.pods:
-        if fault := _unstartable(pod):
+        if fault := _unstartable(pod, seen.kind):
             return fault.reason, fault.evidence
     return None
 

@@ -49,13 +49,20 @@ class Kind(Protocol):
     Attributes:
       title: what a person calls it.
       resource: where its objects are.
+      steady: roles of pods without which nothing works, so that a container which ends again and again ends the work.
+      replaced: roles of pods that are made anew when they are lost, while the work may go on.
     """
 
     title: str
     resource: Resource
+    steady: frozenset[str]
+    replaced: frozenset[str]
 
     def manifest(self, order: Order, cluster: ClusterConfig, tpu: TpuConfig | None) -> Manifest:
         """The object to create for an order."""
+
+    def companions(self, order: Order) -> list[tuple[Resource, Manifest]]:
+        """What must be in the namespace before the object, the same for every run: made where missing, never removed."""
 
     def pods_of(self, name: str) -> str:
         """The label selector of the pods of the object `name`."""
@@ -84,12 +91,18 @@ class JobSet:
 
     title = "JobSet"
     resource = Resource("jobset.x-k8s.io", "v1alpha2", "jobsets")
+    steady = frozenset({names.MAIN_JOB, names.HEAD_JOB})
+    replaced: frozenset[str] = frozenset()
 
     def manifest(self, order: Order, cluster: ClusterConfig, tpu: TpuConfig | None) -> Manifest:
         """See Kind."""
         from components.workloads import jobset
 
         return jobset.manifest(order, cluster, tpu)
+
+    def companions(self, order: Order) -> list[tuple[Resource, Manifest]]:
+        """See Kind."""
+        return []
 
     def pods_of(self, name: str) -> str:
         """See Kind."""
@@ -130,4 +143,66 @@ class JobSet:
         return End(succeeded=state == "Completed", reason=reason or state, restarts=status.get("restarts", 0))
 
 
-KINDS: dict[str, Kind] = {"jobset": JobSet()}
+class RayJob:
+    """ray.io/v1 of KubeRay, from version 1.4: states of ray-operator/apis/ray/v1/rayjob_types.go."""
+
+    title = "RayJob"
+    resource = Resource("ray.io", "v1", "rayjobs")
+    steady = frozenset({"head", "submitter"})
+    replaced = frozenset({"worker"})  # Ray Train goes on without, or begins again with what is there
+
+    def manifest(self, order: Order, cluster: ClusterConfig, tpu: TpuConfig | None) -> Manifest:
+        """See Kind."""
+        from components.workloads import rayjob
+
+        return rayjob.manifest(order, cluster, tpu)
+
+    def companions(self, order: Order) -> list[tuple[Resource, Manifest]]:
+        """See Kind."""
+        from components.workloads import rayjob
+
+        return [(_CLAIM_TEMPLATES, template) for template in rayjob.companions(order)]
+
+    def pods_of(self, name: str) -> str:
+        """See Kind. The pods of the Ray cluster and the submitter's have no label of KubeRay in common."""
+        return f"{names.OBJECT}={name}"
+
+    def seat(self, pod: Manifest) -> Seat:
+        """See Kind. Which worker a pod replaces is not told; Ray sends what workers print to the command's log."""
+        role = pod["metadata"]["labels"].get("ray.io/node-type", "submitter")
+        if role == "worker":
+            return Seat(role=role, number=pod["metadata"]["name"], first=False)
+        return Seat(role=role, number="0", first=True)
+
+    def main_role(self, manifest: Manifest) -> str:
+        """See Kind. The command runs on the head; the submitter's pod shows its log, and outlives the Ray cluster."""
+        return "submitter"
+
+    def pods_wanted(self, manifest: Manifest) -> int:
+        """See Kind. Besides the workers the head and the submitter, which comes when all others are there."""
+        groups = manifest["spec"]["rayClusterSpec"].get("workerGroupSpecs", [])
+        return 2 + sum(int(group["replicas"]) * int(group["numOfHosts"]) for group in groups)
+
+    def parts(self, manifest: Manifest) -> list[str]:
+        """See Kind. The submitter's Job has the name of the RayJob."""
+        name = manifest.get("status", {}).get("rayClusterName", "")
+        return [name] if name else []
+
+    def suspended(self, manifest: Manifest) -> bool:
+        """See Kind."""
+        return bool(manifest["spec"].get("suspend"))
+
+    def end(self, manifest: Manifest) -> End | None:
+        """See Kind. A job that was stopped is Complete too; Failed is no end while KubeRay will try again, for then it
+        becomes Retrying in the same update.
+        """
+        status = manifest.get("status", {})
+        state, job = status.get("jobDeploymentStatus", ""), status.get("jobStatus", "")
+        if state not in ("Complete", "Failed", "ValidationFailed"):
+            return None
+        said = ": ".join(filter(None, (status.get("reason") or job, status.get("message", ""))))
+        return End(succeeded=(state, job) == ("Complete", "SUCCEEDED"), reason=said or state)
+
+
+_CLAIM_TEMPLATES = Resource("resource.k8s.io", "v1", "resourceclaimtemplates")
+KINDS: dict[str, Kind] = {"jobset": JobSet(), "rayjob": RayJob()}

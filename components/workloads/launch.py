@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from components.errors import UserError, WorkloadError
-from components.plan import Plan
+from components.plan import AnyPlan
 from components.progress import say
 from components.stage import STAGES
 from components.workloads import api, kube, ledger, names, phases
@@ -33,7 +33,7 @@ _HASTE_S = 10.0  # for ending things: whoever is being killed has no time
 _GONE_S = 30.0
 
 
-def run(plan: Plan, workload: Workload, on_line: OnLine) -> Outcome:
+def run(plan: AnyPlan, workload: Workload, on_line: OnLine) -> Outcome:
     """Runs a workload to its end, or takes it up where an earlier launcher left it.
 
     Args:
@@ -58,7 +58,7 @@ def run(plan: Plan, workload: Workload, on_line: OnLine) -> Outcome:
     return _attempt(plan, workload, objects, ledger.begin(stage_dir, workload, plan.config.engine), on_line)
 
 
-def _attempt(plan: Plan, workload: Workload, objects: Objects, attempt: Begun, on_line: OnLine) -> Outcome:
+def _attempt(plan: AnyPlan, workload: Workload, objects: Objects, attempt: Begun, on_line: OnLine) -> Outcome:
     cluster = plan.config.cluster
     site = Site(objects, KINDS[attempt.kind], cluster, plan.config.tpu)
     silence_s = None if cluster.detached else float(cluster.silence_s)
@@ -131,7 +131,7 @@ def _signals_exit() -> Iterator[None]:
             signal.signal(signum, old)
 
 
-def cancel(plan: Plan) -> list[str]:
+def cancel(plan: AnyPlan) -> list[str]:
     """Closes what a run has under way, deletes every object of it, and waits up to 30 s for its pods to end.
 
     Returns a line for each thing done. Launchers that are alive see that their attempt was cancelled.
@@ -158,7 +158,7 @@ def _pods(objects: Objects, selectors: list[str]) -> list[str]:
     return [pod["metadata"]["name"] for selector in selectors for pod in objects.find(PODS, labels=selector)]
 
 
-def status(plan: Plan) -> list[str]:
+def status(plan: AnyPlan) -> list[str]:
     """Returns a line for each object that a run has in the cluster: what it is and what it does."""
     objects = _objects(plan)
     return [
@@ -179,6 +179,6 @@ def _status(seen: Snapshot) -> str:
     return f"{stage}: {seen.kind.title} {seen.name}: {doing}"
 
 
-def _objects(plan: Plan) -> Objects:
+def _objects(plan: AnyPlan) -> Objects:
     cluster = plan.config.cluster
     return Objects(kube.connect(cluster), cluster.namespace, api.PATIENCE_S)

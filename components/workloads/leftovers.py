@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from components import storage
 from components.config import parse
 from components.errors import UserError
-from components.plan import PLAN, Plan, run_directory
+from components.plan import PLAN, AnyPlan, run_directory
 from components.progress import say
 from components.stage import STAGES
 from components.workloads import ledger
@@ -24,7 +24,7 @@ from components.workloads import ledger
 _say = partial(say, "clean-up")
 
 
-def clean_up(*, config: str, overrides: str, job_id: str, run_id: str, output: str, store: str) -> Plan | None:
+def clean_up(*, config: str, overrides: str, job_id: str, run_id: str, output: str, store: str) -> AnyPlan | None:
     """Ends what is left of the run with these parameters of the pipeline; returns its plan, if it made one."""
     plan = None
     try:
@@ -48,19 +48,19 @@ def _store(config: str, overrides: str) -> str:
     return store
 
 
-def _plan(directory: str, run_id: str) -> Plan | None:
+def _plan(directory: str, run_id: str) -> AnyPlan | None:
     """The plan of this very run, if `prepare` made one; in a directory that was occupied lies that of another."""
     place = storage.join(directory, PLAN)
     if not storage.exists(place):
         return None
     try:
-        plan = Plan.model_validate_json(storage.read_bytes(place))
+        plan = AnyPlan.parse(storage.read_bytes(place))
     except ValidationError:  # of another version, so of another run
         return None
     return plan if plan.run_id == run_id else None
 
 
-def _ended(plan: Plan) -> list[str]:
+def _ended(plan: AnyPlan) -> list[str]:
     """Ends what is under way; returns what there is to say. A failed workload has ended, and stays to be looked at."""
     if plan.config.engine == "process":
         return []

@@ -16,6 +16,7 @@ MANAGED_BY = "app.kubernetes.io/managed-by"
 RUN = "posttrain.dev/run"
 STAGE = "posttrain.dev/stage"
 RUN_ID = "posttrain.dev/run-id"
+OBJECT = "posttrain.dev/object"  # of pods whose controller names no label that all pods of the object share
 
 # replicated jobs: one of them where the workload needs no Pathways, head and workers where it does
 MAIN_JOB, HEAD_JOB, WORKER_JOB = "main-job", "pathways-head", "worker"

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from components.tpu import Slice
 
-Image = Literal["training", "converter", "serving"]
+Image = Literal["training", "converter", "serving", "ray-torchtpu", "ray-maxtext"]
 
 
 class _Part(BaseModel):
@@ -63,6 +63,37 @@ class Tpu(_Part):
     one_host: bool = False
 
 
+class Ray(_Part):
+    """A Ray cluster: a head, on which the command runs, and workers of one kind.
+
+    Attributes:
+      head: the machine of the head.
+      worker: the machine of every worker, but for its chips.
+      slice: the kind of slice whose hosts are the workers; None where they have no chips.
+      replicas: how many slices, or workers without chips.
+      least: with how few of them the work goes on.
+      shared_memory_gb: /dev/shm of a worker, GB; None is as much as its memory.
+      network_devices: network interfaces of its host that a worker claims.
+      bucket: a bucket that every pod has as the folder /gcs/<bucket>.
+      env: environment of the workers; never a secret's value.
+    """
+
+    head: Cpu
+    worker: Cpu
+    slice: Slice | None = None
+    replicas: int
+    least: int
+    shared_memory_gb: float | None = None
+    network_devices: int = 0
+    bucket: str | None = None
+    env: dict[str, str] = {}
+
+    @property
+    def workers(self) -> int:
+        """How many workers there are when all are there."""
+        return self.replicas * (self.slice.hosts if self.slice else 1)
+
+
 class Workload(_Part):
     """A command and what it needs.
 
@@ -85,7 +116,7 @@ class Workload(_Part):
     env: dict[str, str] = {}
     inputs: tuple[Input, ...] = ()
     outputs: tuple[Output, ...] = ()
-    needs: Cpu | Tpu = Cpu()
+    needs: Cpu | Tpu | Ray = Cpu()
     image: Image = "training"
     needs_hub: bool = False
     marker: str | None = None

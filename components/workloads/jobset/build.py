@@ -8,7 +8,7 @@ from components.config import ClusterConfig, TpuConfig
 from components.workloads import names
 from components.workloads.jobset import pathways, plain, slices
 from components.workloads.jobset.models import JobSet, JobSetSpec, ObjectMeta
-from components.workloads.workload import Cpu, Order
+from components.workloads.workload import Cpu, Order, Tpu
 
 API_VERSION = "jobset.x-k8s.io/v1alpha2"
 _QUEUE = "kueue.x-k8s.io/queue-name"
@@ -26,7 +26,7 @@ def build(order: Order, cluster: ClusterConfig, tpu: TpuConfig | None) -> JobSet
     return JobSet(
         api_version=API_VERSION,
         kind="JobSet",
-        metadata=ObjectMeta(name=order.name, labels=_labels(order, cluster), annotations=_annotations(order)),
+        metadata=ObjectMeta(name=order.name, labels=labels(order, cluster), annotations=_annotations(order)),
         spec=spec,
     )
 
@@ -40,13 +40,15 @@ def _spec(order: Order, cluster: ClusterConfig, tpu: TpuConfig | None) -> JobSet
     needs = order.workload.needs
     if isinstance(needs, Cpu):
         return plain.on_cpu(order, cluster, needs)
+    assert isinstance(needs, Tpu), "a Ray cluster is no JobSet"
     assert tpu is not None, "a workload on slices comes from a configuration that has them"
     if needs.pathways:
         return pathways.on_slices(order, cluster, tpu, needs)
     return plain.on_slices(order, cluster, tpu, needs)
 
 
-def _labels(order: Order, cluster: ClusterConfig) -> dict[str, str]:
+def labels(order: Order, cluster: ClusterConfig) -> dict[str, str]:
+    """Returns the labels by which an object is found again, and by which Kueue admits it."""
     queue = {_QUEUE: cluster.queue} if cluster.queue else {}
     return names.labels(order.workload) | queue
 
@@ -54,5 +56,6 @@ def _labels(order: Order, cluster: ClusterConfig) -> dict[str, str]:
 def _annotations(order: Order) -> dict[str, str]:
     """Where every host runs the command, each Job has a node pool to itself; Pathways says it of head and workers."""
     needs = order.workload.needs
-    exclusive = {} if isinstance(needs, Cpu) or needs.pathways else {slices.EXCLUSIVE: slices.NODE_POOL}
+    plain = isinstance(needs, Tpu) and not needs.pathways
+    exclusive = {slices.EXCLUSIVE: slices.NODE_POOL} if plain else {}
     return names.run_annotation(order.workload) | exclusive

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from components.config import ClusterConfig, TpuConfig
 from components.workloads import names
+from components.workloads.amounts import cores, gigabytes
 from components.workloads.jobset import env, pods, slices
 from components.workloads.jobset.models import (
     EmptyDir,
@@ -30,7 +31,7 @@ def on_cpu(order: Order, cluster: ClusterConfig, needs: Cpu) -> JobSetSpec:
         node_selector=pods.cpu_node_selector(cluster),
         containers=[container],
         # a pod that outgrows it is evicted by name, before the node's disk is full and others are
-        volumes=[Volume(name="scratch", empty_dir=EmptyDir(size_limit=Quantity(_gigabytes(needs.disk_gb))))],
+        volumes=[Volume(name="scratch", empty_dir=EmptyDir(size_limit=Quantity(gigabytes(needs.disk_gb))))],
     )
     job = pods.job(order.workload, pods.template(order.workload, cluster, spec))
     return JobSetSpec(
@@ -69,18 +70,9 @@ def on_slices(order: Order, cluster: ClusterConfig, tpu: TpuConfig, needs: Tpu) 
 
 
 def _cpu_resources(needs: Cpu, cluster: ClusterConfig) -> Resources:
-    memory = _gigabytes(needs.memory_gb)
-    requests = {"cpu": _thousandths(needs.cores, "", "m"), "memory": memory}
+    memory = gigabytes(needs.memory_gb)
+    requests = {"cpu": cores(needs.cores), "memory": memory}
     # Kueue admits nothing that asks for a resource that its queue does not cover, and queues seldom cover disks
     if not cluster.queue:
-        requests["ephemeral-storage"] = _gigabytes(needs.disk_gb)
+        requests["ephemeral-storage"] = gigabytes(needs.disk_gb)
     return Resources(requests=quantities(requests), limits=quantities({"memory": memory}))
-
-
-def _gigabytes(amount: float) -> str:
-    return _thousandths(amount, "G", "M")
-
-
-def _thousandths(amount: float, unit: str, thousandth: str) -> str:
-    """An amount as Kubernetes writes it: whole units, else thousandths of one."""
-    return f"{amount:.0f}{unit}" if amount == int(amount) else f"{amount * 1000:.0f}{thousandth}"

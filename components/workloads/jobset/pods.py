@@ -71,10 +71,15 @@ def job(
         parallelism=hosts,
         completions=hosts,
         backoff_limit=backoff_limit,
-        active_deadline_seconds=math.ceil(workload.deadline_s) + _OUTSIDE_THE_COMMAND_S,
+        active_deadline_seconds=active_deadline_s(workload),
         pod_failure_policy=pod_failure_policy,
         template=pod,
     )
+
+
+def active_deadline_s(workload: Workload) -> int:
+    """Seconds after which the cluster ends a workload whose pod could not."""
+    return math.ceil(workload.deadline_s) + _OUTSIDE_THE_COMMAND_S
 
 
 def cpu_node_selector(cluster: ClusterConfig) -> dict[str, str] | None:
