@@ -1,0 +1,35 @@
+"""The Ray cluster that a program works on: the one that runs it, else one on this machine that ends with it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterator
+from typing import Any
+
+import ray
+
+OBJECTS_BYTES = 200 * 2**20  # of a cluster on this machine, which passes no large objects around
+
+
+@contextlib.contextmanager
+def connected(cpus: int) -> Iterator[dict[str, Any]]:
+    """While inside, Ray is at hand; yields the address of the cluster, with Ray's own keys.
+
+    Args:
+      cpus: of a cluster on this machine.
+    """
+    with contextlib.ExitStack() as stack:
+        if "RAY_ADDRESS" in os.environ:  # Ray's own job runner says so
+            context = ray.init()
+        else:
+            # Ray's sockets lie there, and their path must be short
+            folder = stack.enter_context(
+                tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp", ignore_cleanup_errors=True)
+            )
+            context = ray.init(
+                num_cpus=cpus, include_dashboard=False, object_store_memory=OBJECTS_BYTES, _temp_dir=folder
+            )
+        stack.callback(ray.shutdown)
+        yield context.address_info
