@@ -24,6 +24,14 @@ class Questions(Dataset):
     """Questions to train on and held-out ones, as parquet; kind `dataset`."""
 
 
+class Instructions(Dataset):
+    """Instructions with responses to fine-tune on, as parquet; kind `dataset`."""
+
+
+class RayCheckpoint(Model):
+    """Fine-tuned weights with the optimizer's state, as Ray Train keeps them; kind `ray-checkpoint`."""
+
+
 class Rollouts(Dataset):
     """Every completion of a training with its rewards, as JSON lines; kind `rollouts`."""
 

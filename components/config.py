@@ -351,7 +351,9 @@ class AnyConfig(Section):
 class Config(AnyConfig):
     """A preset of the pipeline `grpo` with every default filled in."""
 
-    pipeline: Literal["grpo"] = Field("grpo", description="which pipeline the preset is of")
+    pipeline: Literal["grpo"] = Field(
+        "grpo", description="grpo, ray-finetune or ray-pretrain; each has keys of its own"
+    )
     engine: Literal["process", "jobset"] = Field(
         "process", description="where workloads run: process is this machine, jobset the Kubernetes cluster"
     )
@@ -468,7 +470,7 @@ def preset_names() -> list[str]:
     return sorted(p.stem for p in PRESETS.glob("*.yaml"))
 
 
-def load(preset: str, overrides: Iterable[str] = ()) -> Config:
+def load(preset: str, overrides: Iterable[str] = ()) -> AnyConfig:
     """Returns the configuration of a preset (a shipped name or the path of a YAML file) with `key=value` overrides
     applied.
     """
@@ -499,8 +501,10 @@ def load(preset: str, overrides: Iterable[str] = ()) -> Config:
     return parse({"preset": path.stem, **tree}, overrides)
 
 
-def parse(tree: Mapping[str, Any], overrides: Iterable[str] = ()) -> Config:
-    """Returns the validated configuration of a tree of plain values, with `key=value` overrides applied."""
+def parse(tree: Mapping[str, Any], overrides: Iterable[str] = ()) -> AnyConfig:
+    """Returns the validated configuration of a tree of plain values, with `key=value` overrides applied; its class is
+    the one that belongs to its `pipeline`.
+    """
     try:
         merged = json.loads(json.dumps(dict(tree)))
         for override in overrides:
@@ -510,10 +514,21 @@ def parse(tree: Mapping[str, Any], overrides: Iterable[str] = ()) -> Config:
         raise UserError(
             f"The configuration holds a value that is no text, number, list or mapping: {error}."
         ) from error
+    shape = _shape(merged.get("pipeline", "grpo"))
     try:
-        return Config.model_validate_json(text)
+        return shape.model_validate_json(text)
     except ValidationError as error:
-        raise UserError(_one_line(error)) from error
+        raise UserError(_one_line(error, shape)) from error
+
+
+def _shape(pipeline: object) -> type[AnyConfig]:
+    from components import ray_config  # it needs the sections above
+
+    shapes: dict[str, type[AnyConfig]] = {"grpo": Config, **ray_config.SHAPES}
+    if not isinstance(pipeline, str) or pipeline not in shapes:
+        near = did_you_mean(str(pipeline), shapes)
+        raise UserError(f"There is no pipeline '{pipeline}'.{near} Pipelines: {', '.join(shapes)}.")
+    return shapes[pipeline]
 
 
 class _Loader(yaml.SafeLoader):
@@ -553,11 +568,11 @@ def _apply(tree: dict[str, Any], override: str) -> None:
     node[leaf] = value
 
 
-def _one_line(error: ValidationError) -> str:
+def _one_line(error: ValidationError, shape: type[AnyConfig]) -> str:
     first = error.errors(include_url=False)[0]
     path = ".".join(str(part) for part in first["loc"])
     if first["type"] == "extra_forbidden":
-        known = _keys_at(first["loc"][:-1])
+        known = _keys_at(shape, first["loc"][:-1])
         return f"'{path}' is not a key.{did_you_mean(str(first['loc'][-1]), known)} Known here: {', '.join(sorted(known))}."
     if first["type"] == "missing":
         return f"'{path}' is missing: set it in the preset or with --set {path}=..."
@@ -566,8 +581,8 @@ def _one_line(error: ValidationError) -> str:
     return f"'{path}' is {first['input']!r}: {first['msg'][0].lower()}{first['msg'][1:]}."
 
 
-def _keys_at(location: tuple[int | str, ...]) -> list[str]:
-    section: type[BaseModel] | None = Config
+def _keys_at(shape: type[AnyConfig], location: tuple[int | str, ...]) -> list[str]:
+    section: type[BaseModel] | None = shape
     for part in location:
         field = section.model_fields.get(str(part)) if section else None
         section = _section(field.annotation) if field else None

@@ -29,6 +29,7 @@ Kind = Literal[
     "hf-model",
     "maxtext-checkpoint",
     "rl-checkpoint",
+    "ray-checkpoint",
     "dataset",
     "evaluation",
     "rollouts",

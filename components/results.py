@@ -210,13 +210,14 @@ class Published(Record):
 
 
 class StageRecord(Record):
-    """One stage of a run. `artifacts` maps a name to its kind and uri."""
+    """One stage of a run. `artifacts` maps a name to its kind and uri, `metrics` a name to its value."""
 
     name: str
     status: str
     seconds: float
     note: str = ""
     artifacts: dict[str, dict[str, str]] = {}
+    metrics: dict[str, float] = {}
 
 
 class RunRecord(Record):

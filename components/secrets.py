@@ -10,7 +10,7 @@ import base64
 import functools
 import os
 
-from components.config import ClusterConfig, Config
+from components.config import AnyConfig, ClusterConfig
 from components.errors import UserError
 from components.refusal import UNREACHABLE, refusal, status_of, words_of
 
@@ -24,7 +24,7 @@ _resources: dict[str, str | None] = {}  # by variable
 _cluster: list[ClusterConfig] = []  # whose Secrets are meant
 
 
-def use(config: Config) -> None:
+def use(config: AnyConfig) -> None:
     """Makes known where the secrets of a run are. Reads none.
 
     A stage that is a pod itself, as on KFP, finds the hub's token where the pods that it starts find theirs.

@@ -27,7 +27,13 @@ from components.progress import FAILURE, duration, say
 from components.record import ArtifactRecord
 from components.results import StageRecord
 
-STAGES = ("prepare", "download", "convert", "train", "evaluate", "export", "publish", "serve", "report")
+# the stages of each pipeline, in their order
+PIPELINES = {
+    "grpo": ("prepare", "download", "convert", "train", "evaluate", "export", "publish", "serve", "report"),
+    "ray-finetune": ("prepare", "download", "collectives", "finetune", "export", "report"),
+    "ray-pretrain": ("prepare", "pretrain", "report"),
+}
+STAGES = tuple(dict.fromkeys(stage for stages in PIPELINES.values() for stage in stages))
 
 
 @dataclass(frozen=True)
@@ -129,5 +135,6 @@ def keep(run_dir: str, stage: str, seconds: float, result: StageResult) -> None:
         seconds=round(seconds, 1),
         note=result.note,
         artifacts={name: {"kind": r.kind, "uri": r.data_uri} for name, r in result.records.items()},
+        metrics=dict(result.metrics),
     )
     storage.write_text(storage.join(run_dir, stage, "stage.json"), record.model_dump_json(indent=1))

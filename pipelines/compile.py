@@ -6,17 +6,35 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
+from typing import Any
 
-from components.config import Config
+from components.config import AnyConfig, Config
+from components.ray_config import RayFinetuneConfig, RayPretrainConfig
 
 
-def compile_yaml(config: Config) -> str:
+def compile_yaml(config: AnyConfig) -> str:
     """Returns the compiled pipeline of a preset."""
     from kfp import compiler
 
-    from pipelines.grpo import build
-
     with tempfile.TemporaryDirectory() as scratch:
         path = Path(scratch) / "pipeline.yaml"
-        compiler.Compiler().compile(build(config), package_path=str(path))
+        compiler.Compiler().compile(_pipeline(config), package_path=str(path))
         return path.read_text()
+
+
+def _pipeline(config: AnyConfig) -> Any:
+    """The pipeline that a configuration is for. Only its own components are imported."""
+    match config:
+        case Config():
+            from pipelines import grpo
+
+            return grpo.build(config)
+        case RayFinetuneConfig():
+            from pipelines import ray_finetune
+
+            return ray_finetune.build(config)
+        case RayPretrainConfig():
+            from pipelines import ray_pretrain
+
+            return ray_pretrain.build(config)
+    raise AssertionError(f"no pipeline is for {type(config).__name__}")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from components import config, storage
 from components.errors import UserError
-from components.plan import Plan
+from components.plan import AnyPlan
 from components.prepare import prepare
 from pipelines import registry
 
@@ -18,6 +18,7 @@ _PATHS = (
     ("data", "train"),
     ("data", "evaluation"),
     ("data", "template"),
+    ("data", "source"),
     ("train", "reward_file"),
 )
 
@@ -28,7 +29,7 @@ class Run:
     data there, any other at home.
     """
 
-    plan: Plan
+    plan: AnyPlan
     home: Path
 
 
@@ -57,14 +58,19 @@ def rooted(store: str | None) -> str:
     return str(Path(root).absolute()) if storage.is_local(root) else root
 
 
-def anchored(the_config: config.Config) -> config.Config:
+def anchored(the_config: config.AnyConfig) -> config.AnyConfig:
     """The configuration with local paths made absolute: stages and a later resume may start in another directory."""
     tree = the_config.model_dump(mode="json")
-    for section, key in _PATHS:
-        path = tree[section][key]
-        if path and "://" not in path:
-            tree[section][key] = str(Path(path).absolute())
+    for section, key in local_paths(the_config):
+        tree[section][key] = str(Path(tree[section][key]).absolute())
     return config.parse(tree)
+
+
+def local_paths(the_config: config.AnyConfig) -> list[tuple[str, str]]:
+    """The settings, as section and key, that name a file or folder of this machine."""
+    tree = the_config.model_dump(mode="json")
+    given = {(section, key): tree.get(section, {}).get(key) for section, key in _PATHS}
+    return [setting for setting, path in given.items() if path and "://" not in path]
 
 
 def resumed(run: str, preset: str | None, overrides: Sequence[str], store: str | None) -> Run:

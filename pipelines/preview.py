@@ -5,15 +5,37 @@ from __future__ import annotations
 import yaml
 
 from components import cost, maxtext_args, rl_slice, tpu
-from components.config import Config
+from components.config import AnyConfig, ClusterConfig, Config, TpuConfig
 from pipelines.doctor import sketch
 
 _WIDTH = 118
 _EXPECTED = 0.5  # accuracy at which a difference is hardest to see
 
 
-def preview(config: Config) -> str:
+def preview(config: AnyConfig) -> str:
     """Returns the account that `posttrain plan` prints."""
+    from pipelines import ray_preview  # it needs what is below
+
+    stages, place, commands = _of_grpo(config) if isinstance(config, Config) else ray_preview.account(config)
+    lines = [f"{config.preset}: {config.description}", "", "Stages"]
+    lines += [f"  {name:<11} {what}" for name, what in stages]
+    lines += ["", *place, "", "Command lines (`@name@` and places in angle brackets are filled in by the run)"]
+    for title, program, arguments in commands:
+        lines += [f"  {title}: python -m {program}", *(_wrapped(arguments))]
+    lines += [
+        "",
+        f"Configuration (sha256 {config.sha256()[:12]})",
+        *("  " + line for line in config.to_yaml().splitlines()),
+    ]
+    return "\n".join(lines)
+
+
+type _Stages = list[tuple[str, str]]
+type _Commands = list[tuple[str, str, list[str]]]
+
+
+def _of_grpo(config: Config) -> tuple[_Stages, list[str], _Commands]:
+    """Stages, where they run at what cost, and command lines."""
     train, evaluate = config.train, config.evaluate
     completions = train.steps * train.batch_size * train.num_generations
     answers = 2 * evaluate.questions * (evaluate.samples + evaluate.greedy)
@@ -30,35 +52,29 @@ def preview(config: Config) -> str:
         ("export", "to Hugging Face format, with parity of logits"),
         ("report", "report.html and run.json"),
     ]
-    lines = [f"{config.preset}: {config.description}", "", "Stages"]
-    lines += [f"  {name:<10} {what}" for name, what in stages]
-    lines += ["", *_power(config)]
-    lines += ["", *(_cluster(config) if config.engine != "process" else _HERE)]
-    lines += ["", "Command lines (`@name@` and places in angle brackets are filled in by the run)"]
-    for title, module, arguments in _commands(config, places):
-        lines += [f"  {title}: python -m {module}", *(_wrapped(arguments))]
-    lines += [
-        "",
-        f"Configuration (sha256 {config.sha256()[:12]})",
-        *("  " + line for line in config.to_yaml().splitlines()),
-    ]
-    return "\n".join(lines)
+    where = _cluster(config) if config.engine != "process" else [HERE]
+    return stages, [*_power(config), "", *where], _commands(config, places)
 
 
-def manifests(config: Config, store: str) -> str:
+def manifests(config: AnyConfig, store: str) -> str:
     """Returns the Kubernetes objects of a run as YAML; names and places hold a run `plan`."""
     return yaml.safe_dump_all(sketch.objects(config, store), sort_keys=False, width=1_000)
 
 
-_HERE = ["Where: this machine. Estimated cost: none beyond this machine's time."]
+HERE = "Where: this machine. Estimated cost: none beyond this machine's time."
+
+
+def where(place: ClusterConfig) -> str:
+    """Which cluster, and what in it."""
+    named = place.gke or (f"context {place.context}" if place.context else "the cluster of the kubeconfig, or around")
+    queue = f", Kueue queue {place.queue}" if place.queue else ""
+    return f"Where: {named}, namespace {place.namespace}{queue}"
 
 
 def _cluster(config: Config) -> list[str]:
     """Where the stages run in the cluster, who gets which devices, and what that costs."""
     place = config.cluster
-    named = place.gke or (f"context {place.context}" if place.context else "the cluster of the kubeconfig, or around")
-    queue = f", Kueue queue {place.queue}" if place.queue else ""
-    lines = [f"Where: {named}, namespace {place.namespace}{queue}"]
+    lines = [where(place)]
     converter = f"a CPU machine of {place.cpu_cores:g} cores, {config.convert.memory_gb:g} GB to convert"
     lines.append(f"  convert, export   {converter}, {config.export.memory_gb:g} GB to export")
     if config.tpu is None:
@@ -77,10 +93,8 @@ def _cluster(config: Config) -> list[str]:
 
 def _cost(config: Config) -> list[str]:
     assert config.tpu
-    asked = cost.estimate(
-        tpu.parse(config.tpu.slice),
-        config.tpu.slices,
-        config.tpu.capacity,
+    return estimate(
+        config.tpu,
         [
             cost.Stage("train", config.train.steps, "step", config.tpu.seconds_per_step, "tpu.seconds_per_step"),
             cost.Stage(
@@ -91,8 +105,12 @@ def _cost(config: Config) -> list[str]:
                 "tpu.seconds_per_question",
             ),
         ],
-        config.tpu.usd_per_chip_hour,
     )
+
+
+def estimate(slices: TpuConfig, stages: list[cost.Stage]) -> list[str]:
+    """What the chips cost while these stages hold them, as lines."""
+    asked = cost.estimate(tpu.parse(slices.slice), slices.slices, slices.capacity, stages, slices.usd_per_chip_hour)
     first, *rest = asked.lines()
     return [first[0].upper() + first[1:], *rest]
 

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from components import storage, transfer
 from components.errors import UserError, did_you_mean
-from components.plan import PLAN, Plan
+from components.plan import PLAN, AnyPlan
 from components.results import RunRecord
 
 RUN = "run.json"
@@ -82,14 +82,14 @@ def find(store: str, run: str) -> Entry:
     )
 
 
-def _fields(plan: Plan) -> dict[str, str]:
+def _fields(plan: AnyPlan) -> dict[str, str]:
     return {"run_id": plan.run_id, "run_dir": plan.run_dir, "preset": plan.config.preset, "started": plan.started}
 
 
-def read_plan(run_dir: str) -> Plan:
+def read_plan(run_dir: str) -> AnyPlan:
     """The plan of the run in a directory; UserError when it is damaged."""
     try:
-        return Plan.model_validate_json(storage.read_text(storage.join(run_dir, PLAN)))
+        return AnyPlan.parse(storage.read_text(storage.join(run_dir, PLAN)))
     except ValidationError as error:
         raise UserError(f"The plan of {run_dir} is damaged or of another version: start a new run.") from error
 

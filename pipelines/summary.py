@@ -28,12 +28,21 @@ def verdict_line(record: RunRecord) -> str:
     """`PROMOTE: accuracy 45.2 % -> 87.3 %, +42.1 points (95 % interval +38.7 to +45.5).`"""
     found = record.evaluation
     if found is None:
-        return "No evaluation."
+        return _figures(record.metrics)
     delta = found.delta
     return (
         f"{found.verdict}: accuracy {100 * found.before.accuracy:.1f} % -> {100 * found.after.accuracy:.1f} %, "
         f"{100 * delta.value:+.1f} points (95 % interval {100 * delta.ci_low:+.1f} to {100 * delta.ci_high:+.1f})."
     )
+
+
+def _figures(metrics: dict[str, float]) -> str:
+    """`Loss 3.140 -> 2.205, 20,545 tokens/s.`, of a run that compares nothing."""
+    known = [f"loss {metrics['loss_first']:.3f} -> {metrics['loss_last']:.3f}"] if "loss_first" in metrics else []
+    speeds = (("tokens_per_second", "tokens/s"), ("tokens_per_second_per_device", "tokens/s on each device"))
+    known += [f"{metrics[name]:,.0f} {unit}" for name, unit in speeds if name in metrics]
+    text = ", ".join(known) or "no evaluation"
+    return f"{text[0].upper()}{text[1:]}."
 
 
 def listing(entries: list[Entry]) -> str:

@@ -10,11 +10,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from components import config, storage
-from components.config import Config
+from components.config import AnyConfig
 from components.errors import UserError
 from components.prepare import prepare
 from pipelines import registry
 from pipelines.compile import compile_yaml
+from pipelines.launch import local_paths
 from pipelines.targets import remote
 from pipelines.targets.dispatch import PIPELINES
 
@@ -82,17 +83,16 @@ def cancel(target: Any, settings: Any, run: str, store: str | None) -> Iterator[
         yield from launch.cancel(plan)
 
 
-def _checked(preset: str, overrides: Sequence[str], store: str | None) -> tuple[Config, str]:
+def _checked(preset: str, overrides: Sequence[str], store: str | None) -> tuple[AnyConfig, str]:
     """The configuration and the store of a run elsewhere, after every check that can be made from here."""
     chosen = config.load(preset, overrides)
     root = store or chosen.store
     if not root or storage.is_local(root):
         raise UserError("A run elsewhere needs a store that it reaches: give --store gs://BUCKET/FOLDER.")
-    for section, key in (("model", "source"), ("data", "train"), ("data", "template"), ("train", "reward_file")):
-        value = getattr(getattr(chosen, section), key)
-        if value and "://" not in value:
-            raise UserError(
-                f"{section}.{key} {value} is on this machine, which a run elsewhere cannot read: put it in gs://."
-            )
+    for section, key in local_paths(chosen):
+        raise UserError(
+            f"{section}.{key} {chosen.model_dump()[section][key]} is on this machine, which a run elsewhere cannot read: "
+            "put it in gs://."
+        )
     prepare.check_inputs(chosen)
     return chosen, root

@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from components import champion as champions
-from components import maxtext_args, rl_slice, storage, tpu
+from components import maxtext_args, ray_prepare, rl_slice, storage, tpu
 from components import secrets as known_secrets
-from components.config import Config, parse
+from components.config import AnyConfig, Config, parse
 from components.errors import UserError
 from components.manifest import content_id
-from components.plan import PLAN, Plan, run_directory
+from components.plan import PLAN, AnyPlan, Plan, run_directory
 from components.progress import say
 from components.record import code_version
 from components.rewards.functions import check_rewards
@@ -35,7 +35,7 @@ def new_run_id(preset: str) -> str:
     return f"{preset}-{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
 
 
-def make_plan(config: Config, *, run_id: str, run_dir: str, store: str, where: str) -> Plan:
+def make_plan(config: AnyConfig, *, run_id: str, run_dir: str, store: str, where: str) -> AnyPlan:
     """Returns the plan of a fresh run.
 
     Raises:
@@ -47,6 +47,19 @@ def make_plan(config: Config, *, run_id: str, run_dir: str, store: str, where: s
     refuse_occupied(run_dir)
     refuse_unwritable(store, "--store")
     check_inputs(config)
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    common = {
+        "run_id": run_id,
+        "run_dir": run_dir,
+        "store": store,
+        "config_sha256": config.sha256(),
+        "code_version": code_version(),
+        "started": now,
+        "attempt_started": now,
+        "where": where,
+    }
+    if not isinstance(config, Config):
+        return ray_prepare.plan(config, **common)
     check_fit(config)
     check_publishing(config, store)
     slot = config.publish.slot
@@ -55,19 +68,12 @@ def make_plan(config: Config, *, run_id: str, run_dir: str, store: str, where: s
         champions.check(champion, config, store)
     revision = model.resolve_revision(config.model.source, config.model.revision)
     return Plan(
-        run_id=run_id,
-        run_dir=run_dir,
-        store=store,
         config=config,
-        config_sha256=config.sha256(),
-        code_version=code_version(),
         model_revision=revision,
         converted_id=converted_id(config, revision),
         champion=champion,
         champion_version=champion_version,
-        started=(now := datetime.now(UTC).isoformat(timespec="seconds")),
-        attempt_started=now,
-        where=where,
+        **common,
     )
 
 
@@ -85,7 +91,7 @@ def converted_id(config: Config, revision: str) -> str:
     )
 
 
-def refuse_out_of_reach(config: Config, store: str) -> None:
+def refuse_out_of_reach(config: AnyConfig, store: str) -> None:
     """Raises UserError when pods are to work on what lies on one machine's disk."""
     if config.engine != "process" and storage.is_local(store):
         raise UserError(
@@ -103,8 +109,11 @@ def refuse_occupied(run_dir: str) -> None:
     refuse_unwritable(run_dir, "--output")
 
 
-def check_inputs(config: Config) -> None:
-    """Raises UserError when source, questions or reward functions, as far as they are here, are not usable."""
+def check_inputs(config: AnyConfig) -> None:
+    """Raises UserError when what a run begins with, as far as it is here, is not usable, or does not fit the slices."""
+    if not isinstance(config, Config):
+        ray_prepare.check_inputs(config)
+        return
     check_slice(config)
     check_source(config)
     dataset.check(config.data, need_train=config.train.batch_size, need_eval=config.evaluate.questions)
@@ -201,20 +210,22 @@ def prepare_stage(*, config: str, overrides: str, job_id: str, run_id: str, outp
     )
     keep(run_dir, "prepare", time.monotonic() - started, StageResult(note=_said(the_plan)))
     say("prepare", _said(the_plan))
-    return the_plan.config.serve.enabled
+    return isinstance(the_plan.config, Config) and the_plan.config.serve.enabled
 
 
-def _existing(run_dir: str, run_id: str) -> Plan | None:
+def _existing(run_dir: str, run_id: str) -> AnyPlan | None:
     """The plan that lies in the output already, when it is this run's own."""
     if not storage.exists(storage.join(run_dir, PLAN)):
         return None
-    found = Plan.model_validate_json(storage.read_text(storage.join(run_dir, PLAN)))
+    found = AnyPlan.parse(storage.read_text(storage.join(run_dir, PLAN)))
     if found.run_id != run_id:
         raise UserError(f"The output {run_dir} belongs to the run {found.run_id}: choose another output.")
     return found
 
 
-def _said(plan: Plan) -> str:
+def _said(plan: AnyPlan) -> str:
+    if not isinstance(plan, Plan):
+        return f"{plan.config.preset}, seed {plan.config.seed}"
     said = f"{plan.config.preset}: {plan.config.model.source} at {plan.model_revision[:12]}, seed {plan.config.seed}"
     if plan.champion:
         said += f"; champion {plan.champion.run_id}, {plan.champion.accuracy:.1%} right"

@@ -1,6 +1,6 @@
 """Assembles what the stages of a run left behind into its `run.json` and its page.
 
-In: a `Plan`; below its directory each finished stage has `stage.json`, and the stages that measured something have
+In: a plan; below its directory each finished stage has `stage.json`, and the stages that measured something have
 `training.json`, `evaluation.json`, `parity.json`; a failed run has `failure.json`. Out: a `RunRecord`, `run.json`,
 `report.html`. Called by the stage `report`, and once more at the end of a local run, which knows how it ended. A
 missing file means that the stage did not get there.
@@ -13,18 +13,19 @@ from collections.abc import Sequence
 from pydantic import BaseModel
 
 from components import cost, record, storage, tpu
+from components.config import Config
 from components.errors import UserError
-from components.plan import Plan
+from components.plan import AnyPlan
 from components.report.page import render
 from components.results import Evaluation, Parity, Published, RunRecord, ServingCheck, StageRecord, Training
-from components.stage import STAGES, Failure
+from components.stage import PIPELINES, Failure
 
-_ON_SLICES = ("train", "evaluate")
+_ON_SLICES = ("train", "evaluate", "collectives", "finetune", "pretrain")
 PAGE = "report.html"
 RUN = "run.json"
 
 
-def assemble(plan: Plan, *, seconds: float, status: str | None = None, error: str | None = None) -> RunRecord:
+def assemble(plan: AnyPlan, *, seconds: float, status: str | None = None, error: str | None = None) -> RunRecord:
     """Returns the record of the run as far as it got.
 
     Args:
@@ -33,7 +34,7 @@ def assemble(plan: Plan, *, seconds: float, status: str | None = None, error: st
       status: how it is doing, where the caller knows better; else it succeeded when every stage has.
       error: what is known of its end beyond what its stages say.
     """
-    done = [s for name in STAGES if (s := _read(plan, f"{name}/stage.json", StageRecord))]
+    done = [s for name in PIPELINES[plan.config.pipeline] if (s := _read(plan, f"{name}/stage.json", StageRecord))]
     failure = _read(plan, "failure.json", Failure)
     if failure:
         evidence = f" Evidence: {failure.evidence[-1].strip()[:300]}" if failure.evidence else ""
@@ -41,7 +42,10 @@ def assemble(plan: Plan, *, seconds: float, status: str | None = None, error: st
         done.append(StageRecord(name=failure.stage, status="failed", seconds=failure.seconds, note=failure.reason))
     elif status is None and error is None and (missing := _missing(plan, done)):
         error = f"{missing}: it ended without saying why; it was killed, evicted or cancelled. Its log says more."
-    exported = next((s.artifacts["exported"]["uri"] for s in done if "exported" in s.artifacts), None)
+    made = {name: artifact["uri"] for stage in done for name, artifact in stage.artifacts.items()}
+    # where nothing is exported, the trained checkpoint is the model
+    model = "trained" if plan.config.pipeline == "ray-pretrain" else "exported"
+    metrics = {name: value for stage in done for name, value in stage.metrics.items()}
     return RunRecord(
         run_id=plan.run_id,
         preset=plan.config.preset,
@@ -59,14 +63,15 @@ def assemble(plan: Plan, *, seconds: float, status: str | None = None, error: st
         parity=_read(plan, "export/parity.json", Parity),
         published=_read(plan, "publish/result/published.json", Published),
         serving=_read(plan, "serve/result/serving.json", ServingCheck),
+        metrics={} if plan.config.pipeline == "grpo" else metrics,
         cost=_cost(plan, done),
-        model_uri=exported,
+        model_uri=made.get(model),
         report_uri=storage.join(plan.run_dir, PAGE),
         error=error,
     )
 
 
-def _cost(plan: Plan, done: Sequence[StageRecord]) -> dict[str, float | str]:
+def _cost(plan: AnyPlan, done: Sequence[StageRecord]) -> dict[str, float | str]:
     """What the slices cost while stages held them; empty where there are none."""
     config = plan.config.tpu
     if config is None:
@@ -81,14 +86,15 @@ def _cost(plan: Plan, done: Sequence[StageRecord]) -> dict[str, float | str]:
     return known
 
 
-def _missing(plan: Plan, done: Sequence[StageRecord]) -> str | None:
+def _missing(plan: AnyPlan, done: Sequence[StageRecord]) -> str | None:
     """The first stage that should have come to its end and has not."""
     names = {stage.name for stage in done}
-    optional = {"report"} | (set() if plan.config.serve.enabled else {"serve"})
-    return next((name for name in STAGES if name not in names | optional), None)
+    serves = isinstance(plan.config, Config) and plan.config.serve.enabled
+    optional = {"report"} | (set() if serves else {"serve"})
+    return next((name for name in PIPELINES[plan.config.pipeline] if name not in names | optional), None)
 
 
-def write(plan: Plan, run: RunRecord) -> str:
+def write(plan: AnyPlan, run: RunRecord) -> str:
     """Writes page and record, the record last; returns the page."""
     page = render(run, plan.config.to_yaml(), lineage(run.stages))
     storage.write_text(storage.join(plan.run_dir, PAGE), page)
@@ -108,6 +114,6 @@ def lineage(stages: Sequence[StageRecord]) -> list[dict[str, object]]:
     return list(found.values())
 
 
-def _read[M: BaseModel](plan: Plan, name: str, model: type[M]) -> M | None:
+def _read[M: BaseModel](plan: AnyPlan, name: str, model: type[M]) -> M | None:
     uri = storage.join(plan.run_dir, name)
     return model.model_validate_json(storage.read_text(uri)) if storage.exists(uri) else None

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from components import notify, secrets
-from components.plan import Plan
+from components.plan import AnyPlan
 from components.report.assemble import assemble, write
 from components.stage import StageResult, keep
 from components.workloads import leftovers
@@ -33,7 +33,7 @@ def report_stage(*, config: str, overrides: str, job_id: str, run_id: str, outpu
         keep(plan.run_dir, "report", time.monotonic() - started, StageResult(note="report.html"))
 
 
-def _page(plan: Plan) -> str:
+def _page(plan: AnyPlan) -> str:
     secrets.use(plan.config)
     seconds = (datetime.now(UTC) - datetime.fromisoformat(plan.attempt_started)).total_seconds()
     run = assemble(plan, seconds=seconds)

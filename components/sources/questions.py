@@ -59,7 +59,7 @@ def read(path: Path, label: str, spec: DatasetSpec, dropped: Counter[str]) -> It
       spec: names the columns.
       dropped: the counts.
     """
-    columns, rows = _parquet(path, label) if path.suffix == ".parquet" else _json_lines(path, label)
+    columns, rows = table(path, label)
     if not columns:  # an empty file of JSON lines
         return
     text_in = _column(spec.question_column, _QUESTION, columns, label, "question")
@@ -74,6 +74,11 @@ def read(path: Path, label: str, spec: DatasetSpec, dropped: Counter[str]) -> It
             continue
         cluster = row.get(cluster_in) if cluster_in else None
         yield question(str(text), answers, None if cluster is None else str(cluster))
+
+
+def table(path: Path, label: str) -> tuple[list[str], _Rows]:
+    """Returns the columns of a parquet or JSON lines file, and what yields its rows."""
+    return _parquet(path, label) if path.suffix == ".parquet" else _json_lines(path, label)
 
 
 def _column(named: str | None, usual: tuple[str, ...], columns: list[str], label: str, what: str) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from components.config import ClusterConfig, Config
+from components.config import AnyConfig, ClusterConfig
 from components.errors import UserError
 from components.workloads import api
 from pipelines.doctor.finding import Result
@@ -31,7 +31,7 @@ class Case:
       describe: asks Google's API for the GKE cluster of that name; UserError where it does not tell.
     """
 
-    config: Config
+    config: AnyConfig
     store: str
     output: str | None
     connect: Callable[[ClusterConfig], ApiClient]

@@ -9,8 +9,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from components.config import Config
+from components.config import AnyConfig, Config
+from components.ray_config import RayFinetuneConfig
 from components.sources import hub
+from components.sources.spec import DatasetSpec
 from pipelines.doctor.case import Case
 from pipelines.doctor.finding import Result, failure, ok, unknown
 
@@ -21,15 +23,17 @@ _PARAMETERS = {"gemma4-26b": 26e9, "qwen3-30b-a3b": 30.5e9}
 
 def readable(case: Case) -> Iterator[Result]:
     """The files of every repository that the run reads may be read."""
-    config = case.config
-    for repo in _repos(config):
+    for repo in _repos(case.config):
         yield _readable(repo)
 
 
-def _repos(config: Config) -> list[hub.Repo]:
+def _repos(config: AnyConfig) -> list[hub.Repo]:
+    if not isinstance(config, Config | RayFinetuneConfig):
+        return []
     data = config.data
     named = [("model", config.model.source, config.model.revision)]
-    named += [("dataset", source, data.revision) for source in (data.train, data.evaluation) if source]
+    sources = (data.train, data.evaluation) if isinstance(data, DatasetSpec) else (data.source,)
+    named += [("dataset", source, data.revision) for source in sources if source]
     asked = [(kind, source, revision) for kind, source, revision in named if source.startswith(hub.SCHEME)]
     return list(dict.fromkeys(hub.parse(source, kind, revision) for kind, source, revision in asked))
 
@@ -50,7 +54,7 @@ def _readable(repo: hub.Repo) -> Result:
         )
     except errors.RepositoryNotFoundError:
         return failure(
-            f"{repo.uri} is not on the hub, or is private", "check model.source and data.train, and HF_TOKEN"
+            f"{repo.uri} is not on the hub, or is private", "check model.source and the sources of data, and HF_TOKEN"
         )
     except errors.RevisionNotFoundError:
         return failure(f"{repo.uri} has no revision {repo.revision}", "check model.revision and data.revision")

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from components.config import Config
 from pipelines.doctor import hub
 from pipelines.doctor.case import Case
 from pipelines.doctor.finding import Result, failure, ok, unknown, warning
@@ -23,6 +24,8 @@ _MEMORY = {"convert": (1.0, 1.7), "export": (2.0, 3.4)}  # at the least, and at 
 def large_enough(case: Case) -> Iterator[Result]:
     """Compares memory and disk of the stages convert and export with the model."""
     config = case.config
+    if not isinstance(config, Config):
+        return
     if config.convert.on == "slice" or not config.model.source.startswith("hf://"):
         return  # a host of a slice has hundreds of GB; a model of one's own is not looked into
     count = hub.parameters(config)

@@ -74,7 +74,7 @@ class Group:
 
 def groups(objects: Iterable[Mapping[str, Any]]) -> list[Group]:
     """Returns the groups of pods of all objects."""
-    return [group for manifest in objects for group in _KINDS[manifest["kind"]](manifest)]
+    return [group for manifest in objects if manifest["kind"] in _KINDS for group in _KINDS[manifest["kind"]](manifest)]
 
 
 def _of_jobset(manifest: Mapping[str, Any]) -> Iterator[Group]:

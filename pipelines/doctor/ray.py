@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pipelines.doctor.case import Case
@@ -26,6 +26,8 @@ def group_resources(case: Case) -> Iterator[Result]:
     Older versions drop the field without a word: Ray then sees 4 chips where a tpu7x host has 8 devices, and the job
     waits for ever.
     """
+    if not any("resources" in group for group in _groups(case)):
+        return
     schemas = case.get("/openapi/v3/apis/ray.io/v1")["components"]["schemas"]
     job = next(s for s in schemas.values() if {"kind": "RayJob"}.items() <= _kind(s).items())
     group = job["properties"]["spec"]["properties"]["rayClusterSpec"]["properties"]["workerGroupSpecs"]["items"]
@@ -37,6 +39,8 @@ def group_resources(case: Case) -> Iterator[Result]:
 
 def tpu_webhook(case: Case) -> Iterator[Result]:
     """The webhook that tells Ray's pods their place in a slice is there."""
+    if case.config.tpu is None:
+        return
     path = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
     names = [item["metadata"]["name"] for item in case.get(path)["items"]]
     found = [name for name in names if "tpu" in name and "ray" in name]
@@ -51,6 +55,8 @@ def tpu_webhook(case: Case) -> Iterator[Result]:
 
 def dranet(case: Case) -> Iterator[Result]:
     """The network devices of a host can be claimed: Kubernetes 1.34 and later, with DRANET's DeviceClass."""
+    if not any(manifest["kind"] == "ResourceClaimTemplate" for manifest in case.objects):
+        return
     version = case.get("/version")
     minor = int(re.match(r"\d+", version["minor"])[0])  # type: ignore[index]  # it begins with digits: "34", "34+"
     if (int(version["major"]), minor) < (1, _DRANET_MINOR):
@@ -66,6 +72,13 @@ def dranet(case: Case) -> Iterator[Result]:
         )
     else:
         yield ok(f"DRANET: Kubernetes {version['gitVersion']} with the DeviceClass {_DEVICE_CLASS}")
+
+
+def _groups(case: Case) -> Iterator[Mapping[str, Any]]:
+    """The worker groups of all RayJobs."""
+    for manifest in case.objects:
+        if manifest["kind"] == "RayJob":
+            yield from manifest["spec"]["rayClusterSpec"].get("workerGroupSpecs", [])
 
 
 def _kind(schema: dict[str, Any]) -> dict[str, str]:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
-from components.config import PRESETS, Config
+from components.config import PRESETS, AnyConfig
 from pipelines.doctor.case import Case
 from pipelines.doctor.finding import Result, failure, ok
 
@@ -48,7 +48,7 @@ QUEUES = (
 )
 
 
-def needed(config: Config) -> tuple[Right, ...]:
+def needed(config: AnyConfig) -> tuple[Right, ...]:
     """The rights that a run of this configuration needs."""
     cluster = config.cluster
     queue = QUEUES if cluster.queue else ()

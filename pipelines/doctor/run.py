@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from components.config import ClusterConfig, Config
+from components.config import AnyConfig, ClusterConfig
 from components.errors import UserError
 from components.workloads import kube
 from pipelines.doctor import checks, gke
@@ -20,7 +20,7 @@ Describe = Callable[[str], gke.Gke]
 
 
 def examine(
-    config: Config,
+    config: AnyConfig,
     *,
     store: str,
     output: str | None,
@@ -39,7 +39,7 @@ def examine(
     yield from _look(Case(config, store, output, connect, describe), checks.of(config.engine))
 
 
-def refuse(config: Config, store: str, connect: Connect = kube.connect) -> None:
+def refuse(config: AnyConfig, store: str, connect: Connect = kube.connect) -> None:
     """Raises UserError with the first failure of the quick checks, before a run creates anything in a cluster."""
     looks = checks.of(config.engine)
     case = Case(config, store, None, connect, gke.describe)

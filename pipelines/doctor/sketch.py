@@ -9,11 +9,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from components import storage
-from components.config import Config
+from components.config import AnyConfig, Config
 from components.plan import Plan
 from components.prepare import prepare
+from components.ray_config import RayFinetuneConfig, RayPretrainConfig
+from components.ray_plan import FinetunePlan, PretrainPlan
 from components.record import ArtifactRecord, Kind
 from components.workloads import names
+from components.workloads.kinds import KINDS
 from components.workloads.workload import Order, Workload
 
 _RUN = "doctor"
@@ -22,28 +25,66 @@ _RUN = "doctor"
 def plan(config: Config, store: str, revision: str = "0" * 40) -> Plan:
     """The plan of a run from a revision of the model's source."""
     return Plan(
-        run_id=_RUN,
-        run_dir=storage.join(store, "runs", _RUN),
-        store=store,
         config=config,
-        config_sha256=config.sha256(),
-        code_version="",
         model_revision=revision,
         converted_id=prepare.converted_id(config, revision),
-        started="",
-        attempt_started="",
+        **_common(config, store),
     )
 
 
-def objects(config: Config, store: str) -> tuple[Mapping[str, Any], ...]:
-    """The manifests of all stages that run in the cluster, in their order."""
-    from components.workloads.jobset import manifest
+def _common(config: AnyConfig, store: str) -> dict[str, str]:
+    """What the plans of all pipelines have."""
+    return {
+        "run_id": _RUN,
+        "run_dir": storage.join(store, "runs", _RUN),
+        "store": store,
+        "config_sha256": config.sha256(),
+        "code_version": "",
+        "started": "",
+        "attempt_started": "",
+    }
 
-    orders = [_order(workload, store) for workload in _workloads(plan(config, store))]
-    return tuple(manifest(order, config.cluster, config.tpu) for order in orders)
+
+def objects(config: AnyConfig, store: str) -> tuple[Mapping[str, Any], ...]:
+    """The manifests of all stages that run in the cluster, in their order, after what must be there before them."""
+    kind = KINDS[config.engine]
+    orders = [_order(workload, store) for workload in workloads(config, store)]
+    before: list[Mapping[str, Any]] = []
+    for order in orders:
+        before += [manifest for _, manifest in kind.companions(order) if manifest not in before]
+    return (*before, *(kind.manifest(order, config.cluster, config.tpu) for order in orders))
 
 
-def _workloads(sketched: Plan) -> list[Workload]:
+def workloads(config: AnyConfig, store: str) -> list[Workload]:
+    """The workloads of all stages, in their order."""
+    match config:
+        case Config():
+            return _of_grpo(plan(config, store))
+        case RayFinetuneConfig():
+            return _of_finetuning(FinetunePlan(config=config, model_revision="0" * 40, **_common(config, store)))
+        case RayPretrainConfig():
+            from components.pretrain import pretrain
+
+            return [pretrain.workload(PretrainPlan(config=config, **_common(config, store)))]
+    raise AssertionError(f"no pipeline is for {type(config).__name__}")
+
+
+def _of_finetuning(sketched: FinetunePlan) -> list[Workload]:
+    from components.collectives import collectives
+    from components.finetune import finetune
+    from components.finetune_export import export
+
+    model = _record("hf-model", sketched.model_dir)
+    dataset = _record("dataset", storage.join(sketched.stage_dir("download"), "dataset"))
+    tuned = _record("ray-checkpoint", sketched.stage_dir("finetune"))
+    return [
+        collectives.workload(sketched),
+        finetune.workload(sketched, model, dataset),
+        export.workload(sketched, tuned, model, dataset),
+    ]
+
+
+def _of_grpo(sketched: Plan) -> list[Workload]:
     from components.convert import convert
     from components.evaluate import evaluate
     from components.export import export

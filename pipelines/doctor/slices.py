@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from components import maxtext_args, rl_slice, tpu
+from components import maxtext_args, ray_prepare, rl_slice, tpu
+from components.config import Config
+from components.errors import UserError
+from components.ray_config import RayPretrainConfig
 from pipelines.doctor import hub
 from pipelines.doctor.case import Case
 from pipelines.doctor.finding import Result, failure, ok, warning
@@ -12,7 +15,9 @@ from pipelines.doctor.finding import Result, failure, ok, warning
 
 def divided(case: Case) -> Iterator[Result]:
     """Devices, batch and model can be divided as the settings say."""
-    if case.config.tpu is None:
+    if isinstance(case.config, RayPretrainConfig):
+        yield from _mesh(case.config)
+    if not isinstance(case.config, Config) or case.config.tpu is None:
         return
     asked = maxtext_args.settings(case.config), tpu.parse(case.config.tpu.slice), case.config.tpu.slices
     problems = rl_slice.problems(*asked)
@@ -21,9 +26,21 @@ def divided(case: Case) -> Iterator[Result]:
         yield ok("; ".join(rl_slice.devices(*asked).lines()))
 
 
+def _mesh(config: RayPretrainConfig) -> Iterator[Result]:
+    """The devices of the slices can be arranged as the settings say."""
+    try:
+        ray_prepare.check_parallelism(config)
+    except UserError as error:
+        yield failure(str(error))
+    else:
+        yield ok(f"the mesh of {config.model.name} fits the devices")
+
+
 def holds_weights(case: Case) -> Iterator[Result]:
     """The devices have memory for the weights and what training keeps beside them, as far as that can be estimated."""
-    if case.config.tpu is None or (count := hub.parameters(case.config)) is None:
+    if not isinstance(case.config, Config) or case.config.tpu is None:
+        return
+    if (count := hub.parameters(case.config)) is None:
         return
     asked = maxtext_args.settings(case.config), tpu.parse(case.config.tpu.slice), case.config.tpu.slices
     if rl_slice.problems(*asked):

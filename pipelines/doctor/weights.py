@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from components import manifest
+from components.config import Config
 from components.errors import UserError
 from components.prepare import prepare
 from components.sources import model
@@ -15,6 +16,8 @@ from pipelines.doctor.finding import Result, failure, ok, warning
 
 def converted(case: Case) -> Iterator[Result]:
     """Looks for converted weights of this very identity: source, MaxText's version, scan_layers, type, sizes."""
+    if not isinstance(case.config, Config):  # only GRPO converts
+        return
     source = case.config.model
     place = sketch.plan(case.config, case.store, model.resolve_revision(source.source, source.revision)).converted_dir
     layers = f"scan_layers={source.scan_layers}, {source.dtype}"

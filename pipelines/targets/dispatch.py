@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-PIPELINES = ("grpo-post-training",)  # names of the pipelines of this project
+PIPELINES = ("grpo-post-training", "ray-finetuning", "ray-pretraining")  # names of the pipelines of this project
 
 
 def target(on: str, options: Mapping[str, str | None]) -> tuple[Any, Any]:

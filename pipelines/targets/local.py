@@ -18,7 +18,7 @@ from collections.abc import Iterator
 
 from components import storage
 from components.errors import UserError
-from components.plan import PLAN, Plan
+from components.plan import PLAN, AnyPlan
 from components.report.assemble import PAGE, RUN, assemble, write
 from components.results import RunRecord, Verdict
 from components.stage import Failure
@@ -35,7 +35,7 @@ def run(the_run: Run, pipeline_yaml: str, console: Console) -> RunRecord:
         return _finish(the_run, time.monotonic() - started, error)
 
 
-def exit_code(plan: Plan, record: RunRecord) -> int:
+def exit_code(plan: AnyPlan, record: RunRecord) -> int:
     """0 success, 1 the run failed or measured nothing, 2 the user's mistake that only a stage could see."""
     failure = storage.join(plan.run_dir, "failure.json")
     if record.status != "succeeded":

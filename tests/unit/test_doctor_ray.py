@@ -36,9 +36,29 @@ def cluster() -> Iterator[Cluster]:
         yield played
 
 
-@pytest.mark.parametrize("check", ["kuberay", "resources", "tpu-webhook", "dranet"])
+IRONWOOD, TWO_SLICES = "gemma4-e2b-ray-tpu7x-16", "llama3-8b-ray-2xv6e-16"
+# a preset that needs what a check looks at
+NEEDS = {"kuberay": IRONWOOD, "resources": IRONWOOD, "tpu-webhook": IRONWOOD, "dranet": TWO_SLICES}
+
+
+@pytest.mark.parametrize("check", NEEDS)
 def test_a_cluster_that_has_all_is_ok(cluster, check):
-    assert only(look(cluster, check)).status == "ok"
+    assert only(look(cluster, check, name=NEEDS[check])).status == "ok"
+
+
+@pytest.mark.parametrize(
+    ("check", "preset"),
+    [
+        ("resources", TWO_SLICES),
+        ("dranet", IRONWOOD),
+        ("tpu-webhook", "tiny-ray-finetune"),
+        ("dranet", "tiny-ray-finetune"),
+    ],
+)
+def test_what_a_preset_does_not_need_is_not_looked_for(cluster, check, preset):
+    del cluster.objects[DEVICE_CLASS], cluster.objects[f"{WEBHOOKS}/kuberay"]
+    cluster.objects[OPENAPI] = openapi("groupName")
+    assert look(cluster, check, "engine=rayjob", name=preset) == []
 
 
 def test_a_cluster_without_kuberay_is_a_failure(cluster):
@@ -48,14 +68,14 @@ def test_a_cluster_without_kuberay_is_a_failure(cluster):
 
 def test_a_kuberay_that_drops_the_resources_of_a_group_is_a_failure(cluster):
     cluster.objects[OPENAPI] = openapi("groupName")
-    found = only(look(cluster, "resources"))
+    found = only(look(cluster, "resources", name=IRONWOOD))
     assert found.status == "failure" and "older than 1.5" in found.text
 
 
 def test_without_the_webhook_there_is_a_warning(cluster):
     del cluster.objects[f"{WEBHOOKS}/kuberay"]
     cluster.objects[f"{WEBHOOKS}/jobset"] = {"metadata": {"name": "jobset-mutating-webhook-configuration"}}
-    assert only(look(cluster, "tpu-webhook")).status == "warning"
+    assert only(look(cluster, "tpu-webhook", name=IRONWOOD)).status == "warning"
 
 
 @pytest.mark.parametrize(
@@ -63,12 +83,12 @@ def test_without_the_webhook_there_is_a_warning(cluster):
 )
 def test_dranet_needs_kubernetes_1_34(cluster, minor, status):
     cluster.objects["/version"] = {"major": "1", "minor": minor, "gitVersion": f"v1.{minor}"}
-    assert only(look(cluster, "dranet")).status == status
+    assert only(look(cluster, "dranet", name=TWO_SLICES)).status == status
 
 
 def test_dranet_needs_its_device_class(cluster):
     del cluster.objects[DEVICE_CLASS]
-    found = only(look(cluster, "dranet"))
+    found = only(look(cluster, "dranet", name=TWO_SLICES))
     assert found.status == "failure" and "DeviceClass netdev.google.com" in found.text
 
 
@@ -78,7 +98,7 @@ def test_dranet_needs_its_device_class(cluster):
 )
 def test_what_may_not_be_looked_at_is_unknown(cluster, check, verb, resource):
     cluster.denied = {(verb, resource)}
-    assert only(look(cluster, check)).status == "unknown"
+    assert only(look(cluster, check, name=NEEDS[check])).status == "unknown"
 
 
 # -- the pods of a RayJob ---------------------------------------------------------------------------------------------

@@ -20,7 +20,9 @@ def every_line(loaded: config.Config) -> dict[str, list[str]]:
     }
 
 
-@pytest.mark.parametrize("preset", config.preset_names())
+@pytest.mark.parametrize(
+    "preset", [name for name in config.preset_names() if isinstance(config.load(name), config.Config)]
+)
 def test_maxtext_knows_every_argument(preset):
     schema = maxtext_schema.installed()
     for arguments in every_line(config.load(preset)).values():

@@ -1,0 +1,174 @@
+"""What a preset of the Ray pipelines may say, and how a mistake in it is told."""
+
+import json
+
+import pytest
+
+from components import config, ray_args
+from components.errors import UserError
+from components.plan import AnyPlan
+from components.prepare import prepare
+from components.ray_config import RayFinetuneConfig, RayPretrainConfig
+from components.ray_plan import FinetunePlan, PretrainPlan
+from components.workloads.workload import Ray
+
+TUNE, TRAIN, ELASTIC = "tiny-ray-finetune", "tiny-ray-pretrain", "tiny-ray-elastic"
+V6E, SPOT = "gemma4-e2b-ray-v6e-16", "llama3-8b-ray-elastic-spot"
+SHAPES = {TUNE: RayFinetuneConfig, TRAIN: RayPretrainConfig, ELASTIC: RayPretrainConfig, V6E: RayFinetuneConfig}
+
+
+@pytest.mark.parametrize(("preset", "shape"), SHAPES.items())
+def test_a_preset_is_of_the_class_of_its_pipeline_and_reads_back_as_itself(preset, shape):
+    loaded = config.load(preset)
+    assert type(loaded) is shape
+    assert config.parse(json.loads(loaded.model_dump_json())) == loaded
+
+
+def test_a_configuration_without_a_pipeline_is_of_grpo():
+    tree = json.loads(config.load("tiny-qwen3").model_dump_json())
+    del tree["pipeline"]
+    assert config.parse(tree) == config.load("tiny-qwen3")
+
+
+@pytest.mark.parametrize(
+    ("preset", "override", "says"),
+    [
+        (TUNE, "pipeline=ray-finetuen", r"no pipeline 'ray-finetuen'. Did you mean 'ray-finetune'\?"),
+        (TUNE, "pipeline=[1]", "There is no pipeline"),
+        (TUNE, "pipeline=grpo", "'model.name' is missing"),
+        (TUNE, "finetune.epoch=3", r"'finetune.epoch' is not a key. Did you mean 'epochs'\?"),
+        (ELASTIC, "elastic.lest=3", r"'elastic.lest' is not a key. Did you mean 'least'\?"),
+        (TUNE, "train.steps=3", "'train' is not a key"),
+        (TUNE, "engine=jobset", "'engine' is 'jobset'"),
+        (TUNE, "tpu={slice: v6e-16, pathways: false}", "set engine=rayjob"),
+        (V6E, "tpu.pathways=true", "set tpu.pathways=false"),
+        (V6E, "tpu.slices=2", "TorchTPU works on one slice"),
+        (V6E, "engine=process", "set engine=rayjob"),
+        (V6E, "ray.env={HF_TOKEN: x}", "ray.env.HF_TOKEN would stand in manifests"),
+        (TUNE, "ray.gcs_fuse=true", "set ray.gcs_fuse=false"),
+        (TUNE, "data.text=no places", r"must have \{instruction\} and \{response\}"),
+        (TUNE, "data.text='{instruction} {response} {context}'", "no other places"),
+        (TUNE, "data.text='{instruction} {response} {'", "other braces twice"),
+        (ELASTIC, "elastic.least=3", "elastic.least 3 is more than ray.workers 2"),
+        (SPOT, "elastic.least=3", "elastic.least 3 is more than tpu.slices 2"),
+        (ELASTIC, "pretrain.max_failures=0", "set pretrain.max_failures"),
+        (SPOT, "elastic.drill=true", "kubectl delete pod"),
+        (TRAIN, "maxtext.stepps=1", "MaxText .* has no setting 'stepps'"),
+        (TRAIN, "maxtext.steps=1", "maxtext.steps is set by pretrain.steps"),
+        (TRAIN, "model.sizes.run_name=1", "MaxText's run_name is 1, but must be of type str"),
+        (TRAIN, "pretrain.dataset=tdfs", "'pretrain.dataset' is 'tdfs'"),
+    ],
+)
+def test_a_mistake_is_one_line_that_names_the_cure(preset, override, says):
+    with pytest.raises(UserError, match=says) as mistake:
+        config.load(preset, [override])
+    assert "\n" not in str(mistake.value)
+
+
+def test_braces_that_are_written_twice_are_text():
+    loaded = config.load(TUNE, ["data.text='{{x}} {instruction} {response}'"])
+    assert loaded.data.text.format(instruction="a", response="b") == "{x} a b"
+
+
+# -- the slices -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        (["maxtext.ici_tensor_parallelism=3"], "16 devices of a v6e-16.*have the product 12"),
+        (["maxtext.ici_fsdp_parallelism=-1", "maxtext.ici_tensor_parallelism=3"], "have the product 3"),
+        (["maxtext.dcn_fsdp_parallelism=3"], "2 slices.*maxtext.dcn_fsdp_parallelism=3"),
+        (["maxtext.dcn_data_parallelism=1"], "2 slices"),
+    ],
+)
+def test_a_mesh_that_does_not_fit_the_slices_is_refused_before_anything_is_spent(settings, says):
+    with pytest.raises(UserError, match=says):
+        prepare.check_inputs(config.load("llama3-8b-ray-2xv6e-16", settings))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        [],
+        ["maxtext.ici_fsdp_parallelism=-1"],
+        ["maxtext.ici_fsdp_parallelism=16", "maxtext.ici_tensor_parallelism=1"],
+        ["maxtext.dcn_fsdp_parallelism=2", "maxtext.dcn_data_parallelism=1"],
+    ],
+)
+def test_a_mesh_that_fits_is_not(settings):
+    prepare.check_inputs(config.load("llama3-8b-ray-2xv6e-16", settings))
+
+
+@pytest.mark.parametrize(
+    ("preset", "devices", "hosts"),
+    [
+        (V6E, ["--workers=16", "--topology=4x4", "--accelerator-type=TPU-V6E"], None),
+        ("gemma4-e2b-ray-tpu7x-16", ["--workers=16", "--topology=2x2x2", "--accelerator-type=TPU-V7X"], None),
+        (SPOT, None, ["--workers=8", "--topology=4x4", "--accelerator-type=TPU-V6E", "--chips=4"]),
+        (TUNE, ["--workers=2"], ["--workers=2"]),
+    ],
+)
+def test_programs_are_told_of_a_worker_for_each_device_or_for_each_host(preset, devices, hosts):
+    loaded = config.load(preset)
+    assert devices is None or ray_args.per_device(loaded) == devices
+    assert hosts is None or ray_args.per_host(loaded) == hosts
+
+
+def test_jax_has_both_devices_of_an_ironwood_chip_in_one_worker():
+    loaded = config.load(SPOT, ["tpu.slice=tpu7x-16", "maxtext.ici_fsdp_parallelism=-1"])
+    assert ray_args.per_host(loaded)[-1] == "--chips=8"
+
+
+def test_elastic_slices_may_be_fewer_and_fixed_ones_may_not():
+    def least(preset):
+        loaded = config.load(preset)
+        elastic = getattr(loaded, "elastic", None)
+        found = ray_args.machines(loaded, "gs://b/s", least=elastic.least if elastic else None)
+        assert isinstance(found, Ray)
+        return found.least, found.replicas
+
+    assert least(SPOT) == (1, 2)
+    assert least("llama3-8b-ray-2xv6e-16") == (2, 2)
+
+
+@pytest.mark.parametrize("uri", ["gs://bucket/store/runs/r/pretrain", "/a/local/folder"])
+@pytest.mark.parametrize("fuse", ["true", "false"])
+def test_what_programs_write_is_found_again_at_its_own_address(uri, fuse):
+    loaded = config.load(SPOT, [f"ray.gcs_fuse={fuse}"])
+    written = ray_args.written_at(loaded, uri)
+    assert written.startswith("/gcs/bucket/") is (fuse == "true" and uri.startswith("gs://"))
+    assert ray_args.address_of(written) == uri
+
+
+# -- the plan ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("preset", "shape"), [(TUNE, FinetunePlan), (TRAIN, PretrainPlan)])
+def test_a_plan_is_of_the_class_of_its_pipeline_and_reads_back_as_itself(tmp_path, preset, shape):
+    made = prepare.make_plan(
+        config.load(preset), run_id="r", run_dir=str(tmp_path / "r"), store=str(tmp_path / "s"), where="local"
+    )
+    assert type(made) is shape
+    assert AnyPlan.parse(made.model_dump_json()) == made
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        (["data.source=tiny://poems"], "only instructions made on the spot"),
+        (["data.rows=7"], "has 7 instructions, and a step takes 8"),
+        (["model.source=/no/such/model"], "/no/such/model"),
+        (["model.source=tiny://qwen4"], "tiny://qwen3"),
+    ],
+)
+def test_what_cannot_be_begun_with_is_refused_and_leaves_nothing(tmp_path, settings, says):
+    with pytest.raises(UserError, match=says):
+        prepare.make_plan(
+            config.load(TUNE, settings),
+            run_id="r",
+            run_dir=str(tmp_path / "r"),
+            store=str(tmp_path / "s"),
+            where="local",
+        )
+    assert list(tmp_path.iterdir()) == []
