@@ -154,3 +154,11 @@ def _on_nodes(cluster: Cluster, name: str) -> str:
     built = harness.image(name)
     cluster.load(built)
     return built
+
+
+@pytest.fixture(scope="session")
+def ray_image(cluster: Cluster) -> str:
+    """The image images/ray-torchtpu, without what only a TPU needs, on the nodes."""
+    built = harness.image("ray-torchtpu", "--build-arg", "CHIPS=none")
+    cluster.load(built)
+    return built

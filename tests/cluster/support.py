@@ -12,7 +12,7 @@ from typing import Any
 
 from components import config, storage
 from components.errors import UserError, WorkloadError
-from components.plan import Plan
+from components.plan import AnyPlan, Plan
 from components.prepare import prepare
 from components.workloads import names
 from components.workloads.workload import ORDER_VARIABLE, Order, Workload
@@ -48,7 +48,7 @@ class Launcher:
       folder: of this machine, for what it says; one launcher after another may have the same.
     """
 
-    def __init__(self, the_plan: Plan, workload: Workload, cluster: Cluster, folder: Path) -> None:
+    def __init__(self, the_plan: AnyPlan, workload: Workload, cluster: Cluster, folder: Path) -> None:
         self._said = folder / f"{the_plan.run_id}-{workload.stage}.said"
         self._result = folder / f"{the_plan.run_id}-{workload.stage}.result"
         processes = multiprocessing.get_context("forkserver")
@@ -86,9 +86,7 @@ def _launch(plan_json: str, workload_json: str, said: Path, result: Path, enviro
     os.environ.update(environment)
     sys.stdout = sys.stderr = said.open("a", buffering=1)
     try:
-        outcome = launch.run(
-            Plan.model_validate_json(plan_json), Workload.model_validate_json(workload_json, strict=False), print
-        )
+        outcome = launch.run(AnyPlan.parse(plan_json), Workload.model_validate_json(workload_json, strict=False), print)
         end: dict[str, Any] = {"outcome": outcome.model_dump()}
     except (WorkloadError, UserError) as error:
         end = {"reason": str(error), "evidence": list(getattr(error, "evidence", ()))}
@@ -104,7 +102,7 @@ def jobsets(cluster: Cluster, the_plan: Plan) -> list[dict[str, Any]]:
     return found
 
 
-def pods(cluster: Cluster, the_plan: Plan, role: str = "") -> list[dict[str, Any]]:
+def pods(cluster: Cluster, the_plan: AnyPlan, role: str = "") -> list[dict[str, Any]]:
     """The pods that a run has in the cluster, or those of a role."""
     selector = names.run_selector(the_plan.run_id)
     if role:

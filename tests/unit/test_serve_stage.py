@@ -95,7 +95,7 @@ class Run:
         python.parent.mkdir(parents=True, exist_ok=True)
         python.write_text(PROGRAM.format(python=sys.executable))
         python.chmod(python.stat().st_mode | stat.S_IEXEC)
-        self.monkeypatch.setenv(interpreter.OWN_VARIABLE, str(python))
+        self.monkeypatch.setenv(interpreter.variable("serving"), str(python))
         self.monkeypatch.setenv("REPORT", report.model_dump_json() if report else "")
         self.monkeypatch.setenv("CODE", str(code))
         return self.stage()
@@ -181,7 +181,7 @@ def test_a_damaged_export_is_named_and_never_served(run, harm):
 
 
 def test_without_an_environment_the_check_is_not_run_and_no_pass(run, tmp_path, monkeypatch):
-    monkeypatch.setattr(interpreter, "SERVING", tmp_path / "none")
+    monkeypatch.setattr(interpreter, "IMAGES", tmp_path / "none")
     result = run.stage()
     assert (run.kept().status, result.records["serving"].extra["status"]) == ("not run", "not run")
     assert "not there" in run.kept().reason
