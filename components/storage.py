@@ -360,9 +360,11 @@ def _copy_here(source: Uri, destination: Path, files: Mapping[str, Blob | None],
                 (destination / last).unlink(missing_ok=True)
             for name in files:
                 undo.callback(_discard, destination, name)
-                with user_errors("write", destination / name):
-                    (destination / name).parent.mkdir(parents=True, exist_ok=True)
-                    (stage / name).replace(destination / name)
+                place = destination / name
+                with user_errors("write", place):
+                    if place.parent != destination:
+                        place.parent.mkdir(parents=True, exist_ok=True)
+                    (stage / name).replace(place)
             undo.pop_all()
         finally:
             shutil.rmtree(stage, ignore_errors=True)

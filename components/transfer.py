@@ -13,7 +13,7 @@ import base64
 import os
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -42,7 +42,7 @@ def run[T](tasks: Iterable[Callable[[], T]], stop: threading.Event | None = None
     with ThreadPoolExecutor(THREADS, thread_name_prefix="transfer") as pool:
         futures = [pool.submit(task) for task in tasks]
         try:
-            for future in as_completed(futures):
+            for future in wait(futures, return_when=FIRST_EXCEPTION).done:
                 future.result()
         except BaseException:
             if stop:

@@ -13,6 +13,7 @@ import sys
 import tempfile
 import threading
 import time
+from typing import Self
 
 from components import storage
 from components.errors import UserError, WorkloadError
@@ -74,14 +75,14 @@ def _follow(order: Order, host: str, account: str) -> int:
 def _carry_out(order: Order, workload: Workload, log: str) -> tuple[PodOutcome, int]:
     """Runs the workload; returns how it went, and the exit code."""
     started = time.monotonic()
-    silence = _Silence(order)
 
     def failed(reason: str, evidence: tuple[str, ...] = (), **how: bool) -> PodOutcome:
         seconds = round(time.monotonic() - started, 1)
         return PodOutcome(name=order.name, succeeded=False, seconds=seconds, reason=reason, evidence=evidence, **how)
 
     try:
-        process.run(workload, log, _say, stop=silence.reason)
+        with _Silence(order) as silence:
+            process.run(workload, log, _say, stop=silence.reason)
     except WorkloadError as error:
         return failed(error.reason, error.evidence, abandoned=silence.noticed), 1
     except UserError as error:  # an input that is not there, an output that may not be written
@@ -102,15 +103,24 @@ _LOOK, _ENOUGH = 0.1, 0.75
 
 
 class _Silence:
-    """Notices that the launcher's heartbeat has stopped, by this machine's own clock; `noticed` says that it has."""
+    """While entered, notices that the launcher's heartbeat has stopped, by this machine's own clock; `noticed` says that
+    it has.
+    """
 
     def __init__(self, order: Order) -> None:
         self._uri = storage.join(order.directory, HEARTBEAT)
         self._bound = order.silence_s
         self.noticed = False
         self._last, self._since = "", time.monotonic()
+        self._over = threading.Event()
+
+    def __enter__(self) -> Self:
         if self._bound is not None:
-            threading.Thread(target=self._listen, args=(self._bound * _LOOK,), daemon=True).start()
+            threading.Thread(target=self._listen, args=(self._bound * _LOOK,), name="silence", daemon=True).start()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._over.set()
 
     def reason(self) -> str | None:
         """Why the command must end, or None."""
@@ -123,14 +133,13 @@ class _Silence:
         )
 
     def _listen(self, period: float) -> None:
-        while True:
+        while not self._over.wait(period):
             try:
                 beat = storage.read_text(self._uri)
             except UserError:  # a bucket out of reach cannot tell that the launcher lives
                 beat = self._last
             if beat != self._last:
                 self._last, self._since = beat, time.monotonic()
-            time.sleep(period)
 
 
 if __name__ == "__main__":
