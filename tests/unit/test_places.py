@@ -3,6 +3,8 @@
 import json
 import sys
 import textwrap
+import threading
+import time
 
 import pytest
 
@@ -11,6 +13,22 @@ from components.errors import UserError, WorkloadError
 from components.workloads import inside, process
 from components.workloads.places import at_hand
 from components.workloads.workload import ORDER_VARIABLE, Input, Order, Output, PodOutcome, Workload
+
+
+@pytest.fixture(autouse=True)
+def _nothing_works_on():
+    """A thread that outlived its work would go on asking the store."""
+    before = set(threading.enumerate())
+    yield
+    until = time.monotonic() + 10
+    while left := [thread for thread in ours() if thread not in before]:
+        assert time.monotonic() < until, left
+        time.sleep(0.05)
+
+
+def ours():
+    targets = {thread: getattr(thread, "_target", None) for thread in threading.enumerate()}
+    return [thread for thread, target in targets.items() if (target and target.__module__.startswith("components."))]
 
 
 def workload(code, **parts):
