@@ -42,7 +42,8 @@ def run[T](tasks: Iterable[Callable[[], T]], stop: threading.Event | None = None
     with ThreadPoolExecutor(THREADS, thread_name_prefix="transfer") as pool:
         futures = [pool.submit(task) for task in tasks]
         try:
-            for future in wait(futures, return_when=FIRST_EXCEPTION).done:
+            done = wait(futures, return_when=FIRST_EXCEPTION).done
+            for future in filter(done.__contains__, futures):
                 future.result()
         except BaseException:
             if stop:
