@@ -5,6 +5,7 @@ Shapes of N4 machines: cloud.google.com/compute/docs/general-purpose-machines.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from decimal import Decimal
 
@@ -20,8 +21,8 @@ _CORES = (4, 8, 16, 32, 48, 64, 80)
 _GB_PER_CORE = {"n4-standard": 4, "n4-highmem": 8}
 # what GKE leaves to pods of a machine: it keeps up to a tenth of the memory, and daemons run beside them
 _USABLE = 0.85
-# what GKE leaves to pods of a boot disk, beside the system's own and the images
-_DISK_USABLE, _IMAGES_GB = 0.8, 40
+# GiB of a boot disk: GKE's default, below which images have little room, and the step in which larger ones are proposed
+_DISK_LEAST, _DISK_STEP = 100, 10
 
 
 def would_grow(pool: Pool, case: Case, group: Group) -> bool:
@@ -73,8 +74,25 @@ def _machine_flags(groups: Sequence[Group]) -> list[str]:
         if size * _USABLE >= cores and size * per_core * 2**30 * _USABLE >= memory
     ]
     machine = min(fitting)[1] if fitting else "MACHINE_TYPE"
-    size = [f"--disk-size={disk / 1e9 / _DISK_USABLE + _IMAGES_GB:.0f}"] if disk else []
+    size = [f"--disk-size={_boot_disk(disk / 2**30)}"] if disk else []
     return [f"--machine-type={machine}", *size, "--enable-autoscaling --num-nodes=0 --max-nodes=2"]
+
+
+def _boot_disk(asked: float) -> int:
+    """The smallest boot disk of which a pod may have `asked`, in GiB, which gcloud's --disk-size calls GB."""
+    return next(size for size in itertools.count(_DISK_LEAST, _DISK_STEP) if _left_to_pods(size) >= asked)
+
+
+def _left_to_pods(disk: float) -> float:
+    """What pods may ask for of a boot disk, in GiB. Images and the system live on what GKE keeps.
+
+    The file system is smaller than the disk: by as much as the cluster autoscaler reckons with for Container-Optimized OS
+    (CalculateOSReservedEphemeralStorage in cluster-autoscaler/cloudprovider/gce of kubernetes/autoscaler). GKE keeps a
+    part of the disk, and a tenth of the file system below which kubelet evicts:
+    cloud.google.com/kubernetes-engine/docs/concepts/plan-node-sizes#local_ephemeral_storage_reservation.
+    """
+    file_system = disk - (0.016635 * disk + 4.148)
+    return 0.9 * file_system - min(0.5 * disk, 6 + 0.35 * disk, 100)
 
 
 def _slice(case: Case) -> tpu.Slice:
