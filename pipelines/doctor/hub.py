@@ -1,14 +1,14 @@
 """The Hugging Face hub: the model and the questions may be read, and how large the model is.
 
-Asked for with the HF_TOKEN of this environment. A repository whose terms must be accepted shows its files' names to
+Asked for with the token that the run will have. A repository whose terms must be accepted shows its files' names to
 everybody and refuses the files, so the file itself is asked for.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 
+from components import secrets
 from components.config import AnyConfig, Config
 from components.ray_config import RayFinetuneConfig
 from components.sources import hub
@@ -72,7 +72,7 @@ def _readable(repo: hub.Repo) -> Result:
         return unknown(
             f"{api.endpoint} cannot be reached to ask for {repo.uri}: {type(error).__name__}", "check the network"
         )
-    return ok(f"{repo.uri} may be read{'' if os.environ.get('HF_TOKEN') else ', by everybody'}")
+    return ok(f"{repo.uri} may be read{'' if secrets.value(secrets.HF_TOKEN) else ', by everybody'}")
 
 
 def parameters(config: Config) -> float | None:

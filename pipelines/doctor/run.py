@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from components import secrets
 from components.config import AnyConfig, ClusterConfig
 from components.errors import UserError
 from components.workloads import kube
@@ -36,6 +37,7 @@ def examine(
       connect: makes the client of the cluster.
       describe: asks Google's API for a GKE cluster.
     """
+    secrets.use(config)
     yield from _look(Case(config, store, output, connect, describe), checks.of(config.engine))
 
 

@@ -37,6 +37,20 @@ _PATH = re.compile(
 )
 
 
+def write_kubeconfig(file: Path, url: str, **user: str) -> Path:
+    """Writes a kubeconfig that leads to a server."""
+    entry = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "played",
+        "contexts": [{"name": "played", "context": {"cluster": "played", "user": "somebody"}}],
+        "clusters": [{"name": "played", "cluster": {"server": url}}],
+        "users": [{"name": "somebody", "user": user or {"token": "a-token"}}],
+    }
+    file.write_text(yaml.safe_dump(entry))
+    return file
+
+
 @dataclass(frozen=True)
 class Request:
     """A request that was made."""
@@ -107,16 +121,7 @@ class KubernetesApi:
 
     def kubeconfig(self, file: Path, **user: str) -> Path:
         """Writes a kubeconfig that leads here."""
-        entry = {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "current-context": "played",
-            "contexts": [{"name": "played", "context": {"cluster": "played", "user": "somebody"}}],
-            "clusters": [{"name": "played", "cluster": {"server": self.url}}],
-            "users": [{"name": "somebody", "user": user or {"token": "a-token"}}],
-        }
-        file.write_text(yaml.safe_dump(entry))
-        return file
+        return write_kubeconfig(file, self.url, **user)
 
     def fail(
         self,

@@ -8,7 +8,9 @@ import doctor_api
 import pytest
 from click.testing import CliRunner
 from doctor_api import KUEUE, SECRET, Cluster
+from kubernetes_api import write_kubeconfig
 
+from components import secrets
 from components.errors import UserError
 from pipelines import cli, doctor
 from pipelines.doctor import checks, pods
@@ -22,6 +24,15 @@ def cluster(hub) -> Iterator[Cluster]:
     hub.add("dataset", "openai/gsm8k", {})
     with doctor_api.cluster() as played:
         yield played
+
+
+@pytest.fixture
+def no_secret_read(monkeypatch):
+    """A process that has read no secret."""
+    monkeypatch.setattr(secrets, "_resources", {})
+    secrets._read.cache_clear()
+    yield
+    secrets._read.cache_clear()
 
 
 def examined(cluster, store, *settings):
@@ -42,6 +53,19 @@ def test_it_only_looks(cluster, gcs):
     posts = {request.rsplit("/", 1)[-1] for request in cluster.requests if request.startswith("POST")}
     assert posts == {"selfsubjectreviews", "selfsubjectaccessreviews", "jobsets"}  # the last with dryRun=All
     assert {request.split()[0] for request in cluster.requests} == {"GET", "POST"}
+
+
+def test_the_hub_is_asked_with_the_secret_that_the_preset_names(
+    cluster, gcs, hub, no_secret_read, monkeypatch, tmp_path
+):
+    hub.add("model", "google/gemma-4-26b-a4b-it", {"config.json": b"{}"}, token="hf_SENTINEL", gated=True)
+    monkeypatch.setenv("KUBECONFIG", str(write_kubeconfig(tmp_path / "kubeconfig", cluster.url)))
+
+    def said(*settings):
+        return next(f.text for f in examined(cluster, gcs, *settings) if f.check == "hub")
+
+    assert "is gated" in said()
+    assert said("secrets.hf_token=hf-secret/hf_api_token") == "hf://google/gemma-4-26b-a4b-it may be read"
 
 
 def test_every_finding_is_one_line_and_every_failure_has_a_cure(cluster, gcs):
