@@ -1,14 +1,15 @@
 """What a run found out, as typed records: the `evaluation` part of `run.json` and what the report page shows.
 
-Written by the stages `train` and `evaluate`, read by `export` (model card), `publish` (gate) and `report`. Accuracies
-and rates are fractions 0..1, times are seconds, lengths are tokens. Intervals are two-sided 95 %. Reading a record with
-an unknown or missing field raises pydantic's ValidationError.
+Written by the stages that train and by `evaluate`, read by `export` (model card), `publish` (gate) and `report`.
+Accuracies and rates are fractions 0..1, times are seconds, lengths are tokens. Intervals are two-sided 95 %. Reading a
+record with an unknown or missing field raises pydantic's ValidationError.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
-from typing import Literal
+from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict
 
@@ -132,6 +133,39 @@ class Training(Record):
     curve: list[TrainPoint]
 
 
+class LossPoint(Record):
+    """The loss of one step, a mean over the batch. MaxText counts steps from 0, fine-tuning from 1."""
+
+    step: int
+    loss: float
+
+
+class WorkerGroup(Record):
+    """Workers that trained together until their number changed or one was lost: how many, the first step that they
+    trained, and when they began (ISO 8601, UTC).
+    """
+
+    workers: int
+    from_step: int
+    at: str
+
+
+class LossCurve(Record):
+    """The loss of a training under Ray by step, and the worker groups that trained one after the other, where their
+    number may vary.
+    """
+
+    points: list[LossPoint]
+    groups: list[WorkerGroup] = []
+
+    @classmethod
+    def thinned(cls, points: Sequence[LossPoint], groups: Sequence[WorkerGroup] = (), *, most: int = 500) -> Self:
+        """Keeps at most `most` (2 or more) of the points, evenly spaced, the first and the last among them."""
+        if len(points) > most:
+            points = [points[round(i * (len(points) - 1) / (most - 1))] for i in range(most)]
+        return cls(points=list(points), groups=list(groups))
+
+
 class Parity(Record):
     """How far the exported directory is from the trained checkpoint.
 
@@ -236,6 +270,7 @@ class RunRecord(Record):
     stages: list[StageRecord]
     evaluation: Evaluation | None = None
     training: Training | None = None
+    loss: LossCurve | None = None
     parity: Parity | None = None
     published: Published | None = None
     serving: ServingCheck | None = None

@@ -1,20 +1,23 @@
 """Finetune: supervised fine-tuning with FSDP2 under Ray Train, from the source model or from the last checkpoint of the
 same run.
 
-In: the model directory, the instructions. Out: the last checkpoint with its manifest, and the figures of every epoch. A run
-that was killed continues with the same call: epochs that a checkpoint has are not trained again.
+In: the model directory, the instructions. Out: the last checkpoint with its manifest, the figures of every epoch, and in
+`loss.json` the loss of the steps. A run that was killed continues with the same call: epochs that a checkpoint has are not
+trained again.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from typing import Any
 
 from components import ray_args, record, storage
 from components.manifest import write_manifest
 from components.progress import say
 from components.ray_plan import FinetunePlan
 from components.record import ArtifactRecord
+from components.results import LossCurve, LossPoint
 from components.stage import StageResult
 from components.workloads import engine
 from components.workloads.workload import Output, Workload
@@ -32,6 +35,7 @@ def finetune(plan: FinetunePlan, model: ArtifactRecord, dataset: ArtifactRecord)
     engine.run(plan, workload(plan, model, dataset), _progress)
     measured = json.loads(storage.read_text(storage.join(plan.stage_dir("finetune"), "measured", "finetune.json")))
     history = measured["history"]
+    storage.write_text(storage.join(plan.stage_dir("finetune"), "loss.json"), _curve(history).model_dump_json(indent=1))
     first, last = history[0], history[-1]
     tuned = plan.record(
         model,
@@ -90,6 +94,17 @@ def workload(plan: FinetunePlan, model: ArtifactRecord, dataset: ArtifactRecord)
         image="ray-torchtpu",
         deadline_s=how.deadline_s,
     )
+
+
+def _curve(history: list[dict[str, Any]]) -> LossCurve:
+    """The loss of every step, counted from 1 over all epochs."""
+    points, done = [], 0
+    for epoch in history:
+        # an image that was built from an earlier version hands over none
+        losses = epoch.get("losses", ())
+        points += [LossPoint(step=step, loss=loss) for step, loss in enumerate(losses, done + 1)]
+        done += epoch["steps"]
+    return LossCurve.thinned(points)
 
 
 def _progress(line: str) -> None:

@@ -1,7 +1,8 @@
 """Pretrain: MaxText under Ray Train's JaxTrainer, from random weights or from the latest complete checkpoint of the run.
 
-In: a `PretrainPlan`. Out: the last checkpoint with its manifest, and which worker groups trained it. A number of workers
-that varies is for Spot slices: a lost one costs the steps since the last checkpoint, and no more.
+In: a `PretrainPlan`. Out: the last checkpoint with its manifest, and in `loss.json` the loss of the steps and which worker
+groups trained. A number of workers that varies is for Spot slices: a lost one costs the steps since the last checkpoint,
+and no more.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from components.pretrain import checkpoints, curve
 from components.progress import Countdown, say
 from components.ray_plan import PretrainPlan
 from components.record import ArtifactRecord
+from components.results import LossCurve, LossPoint, WorkerGroup
 from components.stage import StageResult
 from components.workloads import engine
 from components.workloads.workload import OnLine, Output, Workload
@@ -134,9 +136,14 @@ def _progress(steps: int) -> OnLine:
 
 
 def _result(plan: PretrainPlan, last: str, groups: list[dict[str, Any]], seconds: float) -> StageResult:
-    how = plan.config.pretrain
+    how, here = plan.config.pretrain, plan.stage_dir("pretrain")
     with tempfile.TemporaryDirectory() as scratch:
-        points = curve.read(fetch(storage.join(plan.stage_dir("pretrain"), RUN_NAME, "tensorboard"), Path(scratch)))
+        points = curve.read(fetch(storage.join(here, RUN_NAME, "tensorboard"), Path(scratch)))
+    losses = LossCurve.thinned(
+        [LossPoint(step=point.step, loss=point.loss) for point in points],
+        [WorkerGroup.model_validate(group) for group in groups],
+    )
+    storage.write_text(storage.join(here, "loss.json"), losses.model_dump_json(indent=1))
     sizes = [group["workers"] for group in groups]
     trained = ArtifactRecord(
         kind="maxtext-checkpoint",

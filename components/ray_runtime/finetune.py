@@ -2,7 +2,7 @@
 
 In: a Hugging Face directory, a folder with `instructions.parquet`, and a place where Ray keeps checkpoints, each in gs://
 or on a disk that all workers have. A storage that has checkpoints of this run already is gone on with. Out: FILE with the
-figures of every epoch and the place of the last checkpoint.
+figures of every epoch, with the loss of each step, and the place of the last checkpoint.
 """
 
 from __future__ import annotations
@@ -76,7 +76,8 @@ def main() -> None:
         progress = files.read_json(result.checkpoint, finetune_worker.PROGRESS)
     measured = {**progress, "checkpoint": files.uri_of(result.checkpoint)}
     Path(options.report).write_text(json.dumps(measured, indent=1) + "\n")
-    print(f"fine-tuning is complete: {measured['history'][-1]}", flush=True)
+    last = progress["history"][-1]
+    print(f"fine-tuning is complete: {last['epoch']} epochs, loss {last['loss']}", flush=True)
 
 
 if __name__ == "__main__":

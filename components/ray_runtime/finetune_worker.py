@@ -1,13 +1,14 @@
 """What every worker of a fine-tuning does. Imported on its machine by Ray Train, which has made the process group.
 
 A checkpoint holds the weights that are trained (`model.pt`), the optimizer (`optimizer.pt`), both whole and on the CPU,
-and `progress.json`: how many epochs are done, and the figures of each.
+and `progress.json`: the figures of each epoch that is done, with the loss of each of its steps.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import statistics
 import tempfile
 import time
 from collections.abc import Iterator
@@ -72,15 +73,16 @@ def train(settings: dict[str, Any]) -> None:
     for epoch in range(len(history), settings["epochs"]):
         sampler.set_epoch(epoch)
         began = time.perf_counter()
-        loss = _epoch(model, optimizer, loader, device)
+        losses = _epoch(model, optimizer, loader)
         seconds = time.perf_counter() - began
         tokens = len(loader) * settings["batch_size"] * world * settings["max_tokens"]
         figures = {
             "epoch": epoch + 1,
-            "loss": round(loss, 4),
+            "loss": round(statistics.fmean(losses), 4),
             "seconds": round(seconds, 2),
             "tokens_per_s": round(tokens / seconds, 1),
-            "steps": len(loader),
+            "steps": len(losses),
+            "losses": [round(loss, 4) for loss in losses],
         }
         history.append(figures)
         _report(model, optimizer, history, settings["epochs"], rank)
@@ -155,18 +157,19 @@ def _shard(model: nn.Module, frozen: list[str], mesh: DeviceMesh, dtype: str) ->
     fully_shard(model, ignored_params=left_out, **how)
 
 
-def _epoch(model: nn.Module, optimizer: torch.optim.Optimizer, loader: DataLoader[Any], device: torch.device) -> float:
-    """Trains on every batch once; returns the mean loss over all workers."""
+def _epoch(model: nn.Module, optimizer: torch.optim.Optimizer, loader: DataLoader[Any]) -> list[float]:
+    """Trains on every batch once; returns the loss of each step, the mean over all workers."""
     model.train()
-    total = torch.zeros(1, device=device, dtype=torch.float32)
+    losses = []
     for batch in loader:
         optimizer.zero_grad()
         loss = model(input_ids=batch["input_ids"], labels=batch["labels"]).loss
         loss.backward()
         optimizer.step()
-        total += loss.detach().float()
-    all_reduce(total, op=ReduceOp.AVG)
-    return float(total.item()) / len(loader)
+        losses.append(loss.detach().float())
+    mean = torch.stack(losses)  # stays on the device until here, so that no step waits for the host
+    all_reduce(mean, op=ReduceOp.AVG)
+    return list(mean.tolist())
 
 
 def _report(

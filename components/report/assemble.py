@@ -1,7 +1,7 @@
 """Assembles what the stages of a run left behind into its `run.json` and its page.
 
 In: a plan; below its directory each finished stage has `stage.json`, and the stages that measured something have
-`training.json`, `evaluation.json`, `parity.json`; a failed run has `failure.json`. Out: a `RunRecord`, `run.json`,
+`training.json`, `loss.json`, `evaluation.json`, `parity.json`; a failed run has `failure.json`. Out: a `RunRecord`, `run.json`,
 `report.html`. Called by the stage `report`, and once more at the end of a local run, which knows how it ended. A
 missing file means that the stage did not get there.
 """
@@ -17,7 +17,7 @@ from components.config import Config
 from components.errors import UserError
 from components.plan import AnyPlan
 from components.report.page import render
-from components.results import Evaluation, Parity, Published, RunRecord, ServingCheck, StageRecord, Training
+from components.results import Evaluation, LossCurve, Parity, Published, RunRecord, ServingCheck, StageRecord, Training
 from components.stage import PIPELINES, Failure
 
 _ON_SLICES = ("train", "evaluate", "collectives", "finetune", "pretrain")
@@ -60,6 +60,7 @@ def assemble(plan: AnyPlan, *, seconds: float, status: str | None = None, error:
         stages=done,
         evaluation=_read(plan, "evaluate/result/evaluation.json", Evaluation),
         training=_read(plan, "train/training.json", Training),
+        loss=_read(plan, "finetune/loss.json", LossCurve) or _read(plan, "pretrain/loss.json", LossCurve),
         parity=_read(plan, "export/parity.json", Parity),
         published=_read(plan, "publish/result/published.json", Published),
         serving=_read(plan, "serve/result/serving.json", ServingCheck),

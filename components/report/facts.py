@@ -198,6 +198,11 @@ def notes(run: RunRecord) -> list[str]:
             found.append(
                 f"Training was interrupted and went on from the checkpoint of step {run.training.resumed_from:,}."
             )
+    if run.loss is not None and len({group.workers for group in run.loss.groups}) > 1:
+        found.append(
+            "The number of workers changed during training, and with it the number of examples in the batch of a step: "
+            "losses before and after a change are not of the same examples, and can jump there."
+        )
     if run.preset.startswith("tiny-"):
         found.append(
             "This is a tiny preset: a very small model that shows every stage at work. Its figures say nothing about "

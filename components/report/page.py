@@ -13,7 +13,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from components.report import facts, flips, formats, headline, plots, table
+from components.report import facts, figures, flips, formats, headline, plots, table
 from components.report.lineage import entries
 from components.results import Evaluation, RunRecord
 
@@ -55,6 +55,8 @@ def render(run: RunRecord, config_yaml: str, lineage: list[dict[str, Any]]) -> s
         notes=facts.notes(run),
         plots=[_safe(p) for p in plots.of_evaluation(e)] if e else [],
         training_plots=[_safe(p) for p in plots.of_training(run.training)] if run.training else [],
+        loss_plot=_safe(loss) if run.loss and (loss := plots.loss(run.loss)) else None,
+        figures=figures.groups(run.metrics),
         parity_share=formats.fine_percent(run.parity.max_abs_diff / run.parity.range)
         if run.parity and run.parity.range
         else "",

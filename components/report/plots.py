@@ -1,4 +1,4 @@
-"""The plots of the report: intervals, reward over steps, its parts, health of the training, lengths.
+"""The plots of the report: intervals, reward over steps, its parts, health of the training, lengths, loss.
 
 In: the records of a run. Out: `Plot`s (title, SVG, what it shows in words for those who do not see it, legend). A
 plot whose data are not there, or not finite, is left out.
@@ -6,6 +6,7 @@ plot whose data are not there, or not finite, is left out.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ from components.report.formats import (
     NBSP,
     bare_percent,
     bare_points,
+    count,
     decimal,
     is_finite,
     label,
@@ -22,7 +24,7 @@ from components.report.formats import (
     points,
     quantity,
 )
-from components.results import Evaluation, Interval, Training, TrainPoint
+from components.results import Evaluation, Interval, LossCurve, Training, TrainPoint, WorkerGroup
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 
 _NAMES = {"before": "Before", "after": "After", "champion": "Champion"}
 _COLOURS = {"before": svg.BEFORE, "after": svg.AFTER, "champion": svg.CHAMPION}
+_LABELLED = 4  # as many changes of the workers have room for their words
 
 
 @dataclass(frozen=True)
@@ -216,6 +219,74 @@ def _series(t: Training, name: str, title: str, unit: str) -> Plot | None:
     )
     words = f"{title} ({unit}) over {len(at)} steps, smoothed: from {quantity(smooth[0])} to {quantity(smooth[-1])}."
     return Plot(title, svg.draw(name.replace("_", "-"), paint, 200), words, note)
+
+
+def loss(curve: LossCurve) -> Plot | None:
+    """The loss over steps, and thin lines where the number of workers changed.
+
+    It is not smoothed: a mean over steps would hide how steeply a loss begins, and how it jumps with the workers.
+    """
+    at = [p for p in curve.points if is_finite(p.loss)]
+    if len(at) < 2:
+        return None
+    changes = _changes(curve.groups)
+
+    def paint(figure: Figure) -> None:
+        axes = figure.subplots()
+        axes.plot([p.step for p in at], [p.loss for p in at], color=svg.AFTER, linewidth=1.8)
+        _step_axis(axes)
+        axes.set_xlabel("Step")
+        for change in changes:
+            axes.axvline(change.from_step, color=svg.MUTED, linewidth=0.8)
+        if len(changes) <= _LABELLED:
+            _name_changes(axes, changes)
+
+    spread = curve.points[-1].step - curve.points[0].step + 1
+    shown = "each step" if len(curve.points) == spread else f"{len(curve.points)} of {spread:,} steps"
+    note = f"Mean over the batch, {shown}."
+    if broken := len(curve.points) - len(at):
+        note += f" In {count(broken, 'more step')} the loss was not a number."
+    told = [_told(change) for change in changes]
+    if len(changes) > _LABELLED:
+        sizes = [group.workers for group in curve.groups]
+        told = [f"the number of workers changed {len(changes)} times, between {min(sizes)} and {max(sizes)}"]
+        note += f" Lines: {told[0]}."
+    ends = f"Loss from {decimal(at[0].loss, 3)} in step {at[0].step:,} to {decimal(at[-1].loss, 3)} in step {at[-1].step:,}"
+    return Plot("Loss in training", svg.draw("loss", paint, 300), f"{'; '.join([ends, *told])}.", note)
+
+
+def _changes(groups: Sequence[WorkerGroup]) -> list[WorkerGroup]:
+    """The groups that had another number of workers than those whose steps come before theirs.
+
+    A group leaves no step behind when a later one begins no later than it did.
+    """
+    kept = [g for i, g in enumerate(groups) if all(g.from_step < later.from_step for later in groups[i + 1 :])]
+    return [after for before, after in itertools.pairwise(kept) if after.workers != before.workers]
+
+
+def _name_changes(axes: Axes, changes: Sequence[WorkerGroup]) -> None:
+    """Writes beside each line how many workers went on: above the curve, each in a row of its own."""
+    left, right = axes.get_xlim()
+    low, high = axes.get_ylim()
+    axes.set_ylim(low, high + 0.07 * len(changes) * (high - low))
+    for row, change in enumerate(changes):
+        late = change.from_step > (left + right) / 2
+        axes.annotate(
+            _told(change),
+            (change.from_step, 1),
+            xycoords=("data", "axes fraction"),
+            xytext=(-4 if late else 4, -15 * row),
+            textcoords="offset points",
+            ha="right" if late else "left",
+            va="top",
+            fontsize=11.5,
+            color=svg.MUTED,
+            bbox={"facecolor": svg.PAPER, "edgecolor": "none", "pad": 1},  # the lines of others pass behind
+        )
+
+
+def _told(group: WorkerGroup) -> str:
+    return f"{count(group.workers, 'worker')} from step {group.from_step:,}"
 
 
 def lengths(e: Evaluation) -> Plot | None:

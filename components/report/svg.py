@@ -21,6 +21,7 @@ LINE = "#010205"
 BEFORE = "#010206"
 AFTER = "#010207"
 CHAMPION = "#010208"
+PAPER = "#01020f"
 PARTS = ("#010209", "#01020a", "#01020b", "#01020c", "#01020d", "#01020e")
 
 _VARIABLES = {
@@ -30,6 +31,7 @@ _VARIABLES = {
     BEFORE: "var(--before)",
     AFTER: "var(--after)",
     CHAMPION: "var(--champion)",
+    PAPER: "var(--paper)",
     **{colour: f"var(--part-{i})" for i, colour in enumerate(PARTS, 1)},
 }
 
