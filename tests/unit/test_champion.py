@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 from evaluation_tables import drawn, questions
-from promotion_examples import artifacts, finish, plan
+from promotion_examples import artifacts, evaluation, finish, plan
 
 from components import champion, config, storage
 from components.champion import Architecture, Champion, Overtaken
 from components.convert.convert import convert
 from components.errors import UserError
 from components.evaluate import evaluate
+from components.export.card import model_card
 from components.maxtext_runtime.generate_spec import Spec
 from components.plan import Plan
 from components.record import ArtifactRecord
@@ -234,6 +235,18 @@ def test_training_begins_from_the_champion_when_told_so(tmp_path):
     assert checkpoint.extra["items"] == "model_params"
     assert "begins from the champion, run run-1" in result.note
     assert not Path(later.converted_dir).exists()
+
+
+def test_the_model_card_says_which_weights_training_began_from(tmp_path):
+    first = plan(str(tmp_path), "run-1")
+    card = model_card(first, evaluation("PROMOTE"))
+    assert "| training began from | the base model |" in card and "Before is" not in card
+    finish(first, "PROMOTE")
+    card = model_card(plan(str(tmp_path), "run-2", "model.start=champion"), evaluation("PROMOTE"))
+    assert "| training began from | the weights that run `run-1` trained |" in card
+    assert "Before is the model of run `run-1`." in card
+    card = model_card(plan(str(tmp_path), "run-3"), evaluation("PROMOTE"))  # it competes with the champion only
+    assert "| training began from | the base model |" in card and "run-1" not in card
 
 
 def test_without_a_champion_training_begins_from_the_source_and_says_so(tmp_path):
