@@ -162,6 +162,14 @@ def test_a_cpu_machine_has_the_memory_and_the_disk_that_are_asked_for():
     assert command(manifest)["volumeMounts"] == [{"name": "scratch", "mountPath": "/tmp"}]
 
 
+@pytest.mark.parametrize("shape", PLAIN)
+def test_a_command_on_a_host_of_a_slice_has_shared_memory_as_large_as_its_memory(shape):
+    manifest = examples.manifest(shape)
+    (volume,) = on_slices(shape)["volumes"]
+    assert volume == {"name": "dshm", "emptyDir": {"medium": "Memory"}}
+    assert command(manifest)["volumeMounts"] == [{"name": "dshm", "mountPath": "/dev/shm"}]
+
+
 @pytest.mark.parametrize("shape", examples.SHAPES)
 def test_under_a_queue_a_workload_asks_only_for_what_queues_cover(shape):
     manifest = examples.manifest(shape, "queue")

@@ -34,6 +34,8 @@ REASONS = {
         **EVERYWHERE,
         "*/env/HF_TOKEN/*": "an earlier stage has fetched the model, so no hub is read",
         "*/env/POSTTRAIN_SLICE/*": "a host knows which of several slices it belongs to",
+        "*/volumes/dshm/*": "shared memory beyond Kubernetes' 64 MB, as later JobSets of the toolkit have it",
+        "*/volumeMounts/dshm/*": "the same volume",
     },
 }
 REASONS["export"] = REASONS["convert"]

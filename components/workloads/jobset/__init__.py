@@ -9,6 +9,7 @@ accelerator (one pod), every host of its slices running the command, or Pathways
     pathways.py    the third
     pods.py        what every pod that runs the command has: container, environment, resources
     slices.py      how pods get to the hosts of a slice: selectors, tolerations, what Spot needs
+    volumes.py     folders beside those of the image
     env.py         environment variables
     models.py      short names of the models
 

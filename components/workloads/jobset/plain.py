@@ -5,18 +5,14 @@ from __future__ import annotations
 from components.config import ClusterConfig, TpuConfig
 from components.workloads import names
 from components.workloads.amounts import cores, gigabytes
-from components.workloads.jobset import env, pods, slices
+from components.workloads.jobset import env, pods, slices, volumes
 from components.workloads.jobset.models import (
-    EmptyDir,
     FailurePolicy,
     JobSetSpec,
     JobTemplate,
     PodSpec,
-    Quantity,
     ReplicatedJob,
     Resources,
-    Volume,
-    VolumeMount,
     quantities,
 )
 from components.workloads.workload import Cpu, Order, Tpu
@@ -24,15 +20,12 @@ from components.workloads.workload import Cpu, Order, Tpu
 
 def on_cpu(order: Order, cluster: ClusterConfig, needs: Cpu) -> JobSetSpec:
     """One pod, with a disk of its own below /tmp, where the pod puts inputs and outputs."""
-    container = pods.command_container(order, cluster, [], _cpu_resources(needs, cluster))
-    container.volume_mounts = [VolumeMount(name="scratch", mount_path="/tmp")]
     spec = PodSpec(
         restart_policy="Never",
         node_selector=pods.cpu_node_selector(cluster),
-        containers=[container],
-        # a pod that outgrows it is evicted by name, before the node's disk is full and others are
-        volumes=[Volume(name="scratch", empty_dir=EmptyDir(size_limit=Quantity(gigabytes(needs.disk_gb))))],
+        containers=[pods.command_container(order, cluster, [], _cpu_resources(needs, cluster))],
     )
+    volumes.add_scratch(spec, needs.disk_gb)
     job = pods.job(order.workload, pods.template(order.workload, cluster, spec))
     return JobSetSpec(
         failure_policy=FailurePolicy(max_restarts=0),
@@ -57,6 +50,7 @@ def on_slices(order: Order, cluster: ClusterConfig, tpu: TpuConfig, needs: Tpu) 
         tolerations=slices.tolerations(tpu),
         containers=[pods.command_container(order, cluster, place, slices.host_resources(slice_))],
     )
+    volumes.add_shared_memory(spec)
     job = pods.job(
         order.workload,
         pods.template(order.workload, cluster, spec, slices.topology_annotation(slice_)),
