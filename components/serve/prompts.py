@@ -2,18 +2,16 @@
 
 In: the evaluation's questions, the folder of the data set (template), the source model (tokenizer, chat template). Out:
 for each question the user's message and the ids of the whole prompt. These come from the source and not from the export,
-so an export that makes other prompts shows.
+so an export that makes other prompts shows. A tokenizer that cannot be used is a `UserError`.
 """
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
 from components.serve.spec import Question
-from components.sources.fit import TAGS
+from components.sources import fit
 
 
 def prompts(questions: Mapping[str, str], template: str, model: Path) -> list[Question]:
@@ -24,18 +22,8 @@ def prompts(questions: Mapping[str, str], template: str, model: Path) -> list[Qu
       template: MaxText's template file, as text.
       model: the source model's directory; its weights are not read.
     """
-    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")  # it would say that there is no PyTorch; none is needed
-    from transformers import AutoTokenizer
-
-    tokenizer = AutoTokenizer.from_pretrained(model)
-    parts = json.loads(template)
-    system = parts["SYSTEM_PROMPT"].format(**TAGS)
-    made = []
-    for name, text in questions.items():
-        message = parts["TEMPLATE"].format(system_prompt=system, question=text)
-        prompt = tokenizer.apply_chat_template(
-            [{"role": "user", "content": message}], tokenize=False, add_generation_prompt=True
-        )
-        ids = tokenizer(prompt, add_special_tokens=False)["input_ids"]
-        made.append(Question(id=name, message=message, prompt_ids=ids))
-    return made
+    made = fit.prompts(model, template, list(questions.values()))
+    return [
+        Question(id=name, message=prompt.message, prompt_ids=prompt.ids)
+        for name, prompt in zip(questions, made, strict=True)
+    ]

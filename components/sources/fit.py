@@ -11,6 +11,7 @@ import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from components.errors import UserError
 from components.sources.tiny.make import WARM_QWEN3
@@ -24,6 +25,13 @@ TAGS = {
 }
 
 _SAMPLE = 500  # training questions that are counted; enough to tell a wrong limit from a few long questions
+
+
+class Prompt(NamedTuple):
+    """A question as the model is asked it: the user's message, and the tokens of the whole prompt."""
+
+    message: str
+    ids: list[int]
 
 
 def tokenizer_at_hand(source: str) -> Path | None:
@@ -42,14 +50,14 @@ def check_prompts(
     tokens.
     """
     longest = max(evaluation, key=len, default="")
-    over = [n for n in prompt_tokens(model, template, evaluation) if n > room]
+    over = [length for prompt in prompts(model, template, evaluation) if (length := len(prompt.ids)) > room]
     if over:
         raise UserError(
             f"{len(over)} of {len(evaluation)} held-out questions make a prompt longer than train.max_prompt_tokens={room} "
             f"(the longest has {max(over)} tokens, such as '{longest[:60]}'): raise train.max_prompt_tokens."
         )
     some = train[:_SAMPLE]
-    fitting = sum(n <= room for n in prompt_tokens(model, template, some))
+    fitting = sum(len(prompt.ids) <= room for prompt in prompts(model, template, some))
     if fitting < min(need_train, len(some)):
         raise UserError(
             f"Only {fitting} of {len(some)} training questions make a prompt of at most train.max_prompt_tokens={room} "
@@ -57,27 +65,26 @@ def check_prompts(
         )
 
 
-def prompt_tokens(model: Path, template: str, questions: Sequence[str]) -> list[int]:
-    """The length of each question's prompt in tokens: MaxText's template, then the chat template, then the
-    tokenizer.
-    """
-    parts = json.loads(template)
+def prompts(model: Path, template: str, questions: Sequence[str]) -> list[Prompt]:
+    """The questions as training asks them: MaxText's template, then the chat template, then the tokenizer."""
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")  # it would say that there is no PyTorch; none is needed
     from transformers import AutoTokenizer
 
+    parts = json.loads(template)
     system = parts["SYSTEM_PROMPT"].format(**TAGS)
-    contents = [parts["TEMPLATE"].format(system_prompt=system, question=question) for question in questions]
+    messages = [parts["TEMPLATE"].format(system_prompt=system, question=question) for question in questions]
     try:
         tokenizer = AutoTokenizer.from_pretrained(model)
-        prompts = [
+        texts = [
             tokenizer.apply_chat_template(
-                [{"role": "user", "content": content}], tokenize=False, add_generation_prompt=True
+                [{"role": "user", "content": message}], tokenize=False, add_generation_prompt=True
             )
-            for content in contents
+            for message in messages
         ]
-        return [len(ids) for ids in tokenizer(prompts, add_special_tokens=False)["input_ids"]] if prompts else []
+        ids = tokenizer(texts, add_special_tokens=False)["input_ids"] if texts else []
     except Exception as error:  # a broken tokenizer or chat template raises anything, tokenizers even a bare Exception
         said = " ".join(str(error).split())[:200]
         raise UserError(
             f"The tokenizer or chat template of {model} cannot be used: {said}. Mend those files."
         ) from error
+    return list(map(Prompt, messages, ids))
