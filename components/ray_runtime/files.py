@@ -49,6 +49,7 @@ def fetched(uri: str) -> Path:
         if not target.is_dir():
             partial = target.with_suffix(".partial")
             shutil.rmtree(partial, ignore_errors=True)
+            partial.mkdir()  # of a bucket, which has no folders, it makes none
             fs.copy_files(path, str(partial), source_filesystem=system, destination_filesystem=fs.LocalFileSystem())
             partial.rename(target)
     return target
