@@ -12,7 +12,6 @@ import collections
 import contextlib
 import ctypes
 import os
-import select
 import signal
 import subprocess
 import sys
@@ -25,7 +24,7 @@ from typing import IO
 
 from components import storage
 from components.errors import WorkloadError
-from components.workloads import environment
+from components.workloads import environment, reader
 from components.workloads.diagnose import diagnose
 from components.workloads.places import AtHand, Mirror, at_hand
 from components.workloads.workload import OnLine, Outcome, Workload
@@ -167,8 +166,6 @@ def _watch(
 ) -> None:
     """Ends the process at its deadline, when it is told to, or when nobody reads this launcher's output any more."""
     until = time.monotonic() + deadline_s
-    poller = select.poll()
-    poller.register(1, select.POLLERR)  # the reader of a pipe closing it shows as an error at the writer's end
     while process.poll() is None:
         reason = stop()
         if time.monotonic() > until:
@@ -176,7 +173,7 @@ def _watch(
         if reason:
             ended_because.append(reason)
             end(process)
-        elif any(event & select.POLLERR for _, event in poller.poll(0)):
+        elif reader.is_gone():
             end(process)
         time.sleep(0.2)
 
