@@ -35,6 +35,7 @@ def test_the_preset_runs_from_the_check_of_its_devices_to_an_export_that_has_the
     assert measured["collectives_all_reduce_sum"] == 3
     assert measured["collectives_max_abs_diff"] < 1e-4
     assert measured["loss_last"] < measured["loss_first"] / 2
+    assert found.loss and len(found.loss.points) == 96
     assert measured["parity_max_abs_diff"] == 0
     assert measured["examples_loss_exported"] < measured["examples_loss_source"] / 2
     assert (made.output / "report.html").is_file()
