@@ -1,8 +1,10 @@
 """Follows the logs of a workload's pods from their start, and keeps them with the attempt.
 
 Of each role the first pod is followed, all of its containers: for Pathways the command, the proxy, the resource manager
-and worker 0 of slice 0. A stream that breaks is opened again from its last line's time, without a line twice. Each log
-is kept as `logs/<role>-<container>.txt`, stored every minute and at the end. Lines of the command are handed over too.
+and worker 0 of slice 0. Of other pods, such as a slice's other hosts, only what has failed is followed. A stream that
+breaks is opened again from its last line's time, without a line twice. Each log is kept as `logs/<role>-<container>.txt`,
+other pods' as `logs/<role>-<number>-<container>.txt`, stored every minute and at the end. Lines of the command are handed
+over too.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ import re
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import TracebackType
 
@@ -21,8 +23,9 @@ import urllib3
 
 from components import storage
 from components.errors import UserError
+from components.workloads import api
 from components.workloads.api import Refused, Unreachable
-from components.workloads.objects import Objects
+from components.workloads.objects import PODS, Objects
 from components.workloads.seen import Container, Pod, Snapshot
 from components.workloads.workload import OnLine
 
@@ -31,6 +34,8 @@ _TAIL = 400
 _STORE_EVERY_S = 60.0
 _PAUSE_S = 1.0
 _LAST_WORDS_S = 10.0
+_ANSWER_S = 30
+_MOST_FILES = 16  # where all hosts of a slice fail, some tell enough
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\S+")
 
 
@@ -65,11 +70,11 @@ class Logs:
         self._scratch.cleanup()
 
     def see(self, seen: Snapshot) -> None:
-        """Begins to follow what has started, and notes what has ended or is gone."""
+        """Begins to follow what has started in first pods and failed in others, and notes what has ended or is gone."""
         writing = set()
         for pod in seen.pods:
-            for container in pod.containers if pod.seat.first else ():
-                if container.started:
+            for container in pod.containers:
+                if _worth_keeping(pod, container):
                     self._follow(pod, container)
                 if pod.phase not in ("Succeeded", "Failed"):
                     writing.add((pod.uid, container.name))
@@ -78,7 +83,7 @@ class Logs:
                 follower.ended.set()
 
     def tails(self) -> dict[str, list[str]]:
-        """The last lines of each log, by `<role>-<container>`; the command's own first."""
+        """The last lines of each log, by `log_name`; the command's own first."""
         files = sorted(self._files.items(), key=lambda item: not item[1].main)
         return {name: list(file.tail) for name, file in files}
 
@@ -94,8 +99,10 @@ class Logs:
         if (pod.uid, container.name) in self._followers:
             return
         main = pod.main and container == pod.command
-        name = f"{pod.seat.role}-{container.name}"
+        name = log_name(pod, container)
         if name not in self._files:
+            if len(self._files) >= _MOST_FILES and not pod.seat.first:
+                return
             self._files[name] = _File(Path(self._scratch.name, f"{name}.txt"), main)
         file = self._files[name]
 
@@ -104,7 +111,10 @@ class Logs:
             if main:
                 self._on_line(line)
 
-        self._followers[pod.uid, container.name] = _Follower(self._objects, pod.name, container.name, heard, self._over)
+        again = _failed(container) and container.state == "running"
+        self._followers[pod.uid, container.name] = _Follower(
+            self._objects, pod.name, container.name, heard, self._over, again=again
+        )
 
     def _keep(self) -> None:
         over = False
@@ -114,6 +124,25 @@ class Logs:
                 # a log that cannot be stored must not hide how the workload went; in a minute it is tried again
                 with contextlib.suppress(UserError):
                     file.store(storage.join(self._directory, FOLDER, file.path.name))
+
+
+def log_name(pod: Pod, container: Container) -> str:
+    """What the log of a container is called."""
+    seat = pod.seat.role if pod.seat.first else f"{pod.seat.role}-{pod.seat.number}"
+    return f"{seat}-{container.name}"
+
+
+def _worth_keeping(pod: Pod, container: Container) -> bool:
+    """Whether there is a log that a person will want: of first pods any, of others that of a failure.
+
+    A pod that is deleted fails because it is told to end.
+    """
+    return bool(container.started) if pod.seat.first else _failed(container) and not pod.deleted
+
+
+def _failed(container: Container) -> bool:
+    """Whether it has failed, now or in its run before this one."""
+    return bool(container.exit_code or container.last_exit_code)
 
 
 class _File:
@@ -138,10 +167,20 @@ class _File:
 
 
 class _Follower:
-    """Reads one container's log to its end, in a thread of its own. Set `ended` when its pod has ended or is gone."""
+    """Reads one container's log to its end, in a thread of its own. Set `ended` when its pod has ended or is gone.
+
+    With `again` it was started again in its pod, and the log of its run before this one is read first.
+    """
 
     def __init__(
-        self, objects: Objects, pod: str, container: str, heard: Callable[[str], None], over: threading.Event
+        self,
+        objects: Objects,
+        pod: str,
+        container: str,
+        heard: Callable[[str], None],
+        over: threading.Event,
+        *,
+        again: bool,
     ) -> None:
         self.ended = threading.Event()
         self._over = over
@@ -149,12 +188,15 @@ class _Follower:
         self._pod = pod
         self._container = container
         self._heard = heard
+        self._again = again
         self._since = ""  # the time of the last line
         self._at_since = 0  # how many lines had that time
         self.thread = threading.Thread(target=self._read, name=f"log of {pod}", daemon=True)
         self.thread.start()
 
     def _read(self) -> None:
+        if self._again:
+            self._read_run_before()
         while not self._over.is_set():
             last = self.ended.is_set()
             try:
@@ -168,9 +210,20 @@ class _Follower:
                     return  # the pod is gone, and its log with it
             (self._over if last else self.ended).wait(_PAUSE_S)
 
+    def _read_run_before(self) -> None:
+        query = {"container": self._container, "previous": "true", "timestamps": "true"}
+        path = f"{PODS.path(self._objects.namespace, self._pod)}/log"
+        # the kubelet may have thrown it away
+        with contextlib.suppress(urllib3.exceptions.HTTPError, Unreachable, Refused):
+            self._take(api.lines(self._objects.client, path, query, _ANSWER_S))
+        self._since, self._at_since = "", 0
+
     def _stream(self) -> None:
+        self._take(self._objects.log(self._pod, self._container, self._since))
+
+    def _take(self, lines: Iterable[str]) -> None:
         known, repeated = self._at_since, 0
-        for line in self._objects.log(self._pod, self._container, self._since):
+        for line in lines:
             at, _, text = line.partition(" ")
             if not _TIME.fullmatch(at) or at < self._since:  # without a time it is kubelet that speaks
                 continue

@@ -110,6 +110,7 @@ class KubernetesApi:
     _history: list[tuple[int, str, tuple[str, str, str], Manifest]] = field(default_factory=list)
     _faults: list[Fault] = field(default_factory=list)
     _logs: dict[tuple[str, str], Log] = field(default_factory=dict)
+    _logs_before: dict[tuple[str, str], Log] = field(default_factory=dict)  # of the run before, as kubelet keeps it
     _version: Iterator[int] = field(default_factory=lambda: itertools.count(1))
     _latest: int = 0
     _oldest: int = 0
@@ -205,6 +206,14 @@ class KubernetesApi:
                 at = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(milliseconds=60 * (self._written // 2))
                 log.lines.append((at.strftime("%Y-%m-%dT%H:%M:%S.%f000Z"), line))
             log.ended = log.ended or end
+            self._changed.notify_all()
+
+    def begin_anew(self, pod: str, container: str) -> None:
+        """Begins a new log, as where a container is started again in its pod."""
+        with self._changed:
+            before = self._logs.pop((pod, container), Log())
+            before.ended = True
+            self._logs_before[pod, container] = before
             self._changed.notify_all()
 
     def made(self, method: str, path: str = "") -> list[Request]:
@@ -388,7 +397,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             if not any(key[0] == f"{CORE}/pods" and key[2] == pod for key in self.api._objects):
                 self._status(404, "NotFound", f'pods "{pod}" not found')
                 return
-            log = self.api._logs.setdefault((pod, query["container"]), Log())
+            logs = self.api._logs_before if "previous" in query else self.api._logs
+            log = logs.setdefault((pod, query["container"]), Log())
         since = query.get("sinceTime", "")[:19]  # kubelet is asked by the second
         self._begin_stream("text/plain")
         sent = 0

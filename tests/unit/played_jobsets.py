@@ -87,14 +87,11 @@ class PlayedJobSet:
         """Its pods run."""
         self._pods(lambda pod: _states(pod, "Running", {"running": {"startedAt": now()}}), role)
 
-    def writes(self, *lines: str, role: str = "", container: str = "") -> None:
-        """The command (or another container) writes lines."""
-        for pod in self.pods():
-            labels = pod["metadata"]["labels"]
-            if (role or self._main) == labels["jobset.sigs.k8s.io/replicatedjob-name"]:
-                name = container or pod["spec"]["containers"][0]["name"]
-                self.api.write(pod["metadata"]["name"], name, *lines)
-                return
+    def writes(self, *lines: str, role: str = "", host: int = 0, container: str = "") -> None:
+        """The command (or another container, on another host of the first slice) writes lines."""
+        pod = self._pod(role or self._main, host)
+        name = container or pod["spec"]["containers"][0]["name"]
+        self.api.write(pod["metadata"]["name"], name, *lines)
 
     def accounts(self, *, succeeded: bool, reason: str = "", name: str = "") -> None:
         """The pod writes what it says of its end."""
@@ -108,6 +105,19 @@ class PlayedJobSet:
         for pod in self.pods():
             for ended in [*pod["spec"].get("initContainers", []), *pod["spec"]["containers"]]:
                 self.api.write(pod["metadata"]["name"], ended["name"], end=True)
+
+    def host_fails(self, role: str, host: int, *, again: bool = False) -> None:
+        """The container of one pod fails, for good or to be started `again` by kubelet."""
+        pod = self._pod(role, host)["metadata"]["name"]
+        (container,) = self._pod(role, host)["spec"]["containers"]
+        facts = {"terminated": {"exitCode": 134, "reason": "Error", "startedAt": now()}}
+        running, report = {"running": {"startedAt": now()}}, {"lastState": facts, "restartCount": 1}
+        if again:
+            self.api.begin_anew(pod, container["name"])
+            self.api.change(PODS, pod, lambda pod: _states(pod, "Running", running, **report))
+        else:
+            self.api.write(pod, container["name"], end=True)
+            self.api.change(PODS, pod, lambda pod: _states(pod, "Failed", facts))
 
     def is_disrupted(self, reason: str, message: str) -> None:
         """The cluster takes its pods away."""
@@ -176,6 +186,15 @@ class PlayedJobSet:
     def _main(self) -> str:
         names = [job["name"] for job in self.manifest["spec"]["replicatedJobs"]]
         return "pathways-head" if "pathways-head" in names else names[0]
+
+    def _pod(self, role: str, host: int) -> Manifest:
+        """The pod of a host of the first slice."""
+        place = {
+            "jobset.sigs.k8s.io/replicatedjob-name": role,
+            "jobset.sigs.k8s.io/job-index": "0",
+            "batch.kubernetes.io/job-completion-index": str(host),
+        }
+        return next(pod for pod in self.pods() if place.items() <= pod["metadata"]["labels"].items())
 
     def _looks(self) -> list[Request]:
         return self.api.made("GET", f"/jobsets/{self.name}$")

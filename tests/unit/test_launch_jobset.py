@@ -435,3 +435,49 @@ def test_the_logs_of_head_proxy_manager_and_first_worker_are_kept_and_the_comman
         "worker-pathways-worker.txt": "worker is up\n",
     }
     assert heard == ["step 1"]
+
+
+@pytest.mark.parametrize(
+    ("needs", "role", "container", "again"),
+    [
+        (PATHWAYS, names.WORKER_JOB, names.WORKER_CONTAINER, False),
+        (PATHWAYS, names.WORKER_JOB, names.WORKER_CONTAINER, True),
+        (PATHWAYS.model_copy(update={"pathways": False}), names.MAIN_JOB, names.COMMAND_CONTAINER, False),
+    ],
+)
+def test_the_log_of_a_host_that_failed_is_kept_and_explains_the_failure(
+    cluster, tmp_path, needs, role, container, again
+):
+    def script(made):
+        made.runs("step 1")
+        for host in (2, 3):
+            made.writes(f"host {host} is up", role=role, host=host)
+        made.writes("RESOURCE_EXHAUSTED: Ran out of memory in memory space hbm", role=role, host=3)
+        made.host_fails(role, 3, again=again)
+        made.is_seen()
+        made.fails()
+
+    play(cluster, script)
+    with pytest.raises(WorkloadError, match=r"memory \(HBM\) is full"):
+        run(plan(tmp_path, slices=True), workload(needs))
+    kept = tmp_path / "run/train/attempt-1/logs"
+    assert (kept / f"{role}-0-3-{container}.txt").read_text().startswith("host 3 is up\nRESOURCE_EXHAUSTED")
+
+
+def test_of_a_host_that_is_started_again_the_log_before_and_after_is_kept(cluster, tmp_path):
+    def script(made):
+        made.runs("step 1")
+        made.writes("worker is up", "bad chip", role="worker", host=5)
+        made.host_fails("worker", 5, again=True)
+        made.writes("worker is up again", role="worker", host=5)
+        made.is_seen()
+        made.writes("and works", role="worker", host=5)
+        made.succeeds()
+
+    play(cluster, script)
+    run(plan(tmp_path, slices=True), workload(PATHWAYS))
+    kept = tmp_path / "run/train/attempt-1/logs"
+    assert (kept / "worker-0-5-pathways-worker.txt").read_text() == (
+        "worker is up\nbad chip\nworker is up again\nand works\n"
+    )
+    assert not list(kept.glob("worker-0-[0-4]*"))
