@@ -6,7 +6,7 @@ import yaml
 
 from components import cost, maxtext_args, rl_slice, tpu
 from components.config import AnyConfig, ClusterConfig, Config, TpuConfig
-from pipelines.doctor import sketch
+from pipelines import sketch
 
 _WIDTH = 118
 _EXPECTED = 0.5  # accuracy at which a difference is hardest to see

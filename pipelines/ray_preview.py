@@ -5,8 +5,7 @@ from __future__ import annotations
 from components import cost, ray_args
 from components.config import AnyConfig
 from components.ray_config import RayConfig, RayFinetuneConfig, RayPretrainConfig
-from pipelines import preview
-from pipelines.doctor import sketch
+from pipelines import preview, sketch
 
 _REPORT = ("report", "report.html and run.json")
 _PREPARE = ("prepare", "checks everything, pins the revision")

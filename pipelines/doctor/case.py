@@ -60,7 +60,7 @@ class Case:
     @cached_property
     def objects(self) -> tuple[Mapping[str, Any], ...]:
         """The Kubernetes objects that the run would create."""
-        from pipelines.doctor import sketch
+        from pipelines import sketch
 
         return sketch.objects(self.config, self.store)
 

@@ -9,7 +9,7 @@ from components.config import Config
 from components.errors import UserError
 from components.prepare import prepare
 from components.sources import model
-from pipelines.doctor import sketch
+from pipelines import sketch
 from pipelines.doctor.case import Case
 from pipelines.doctor.finding import Result, failure, ok, warning
 

@@ -14,7 +14,7 @@ from components import config, tpu
 from components.config import ClusterConfig, TpuConfig
 from components.workloads import rayjob
 from components.workloads.workload import Cpu, Order, Output, Ray, Workload
-from pipelines.doctor import sketch
+from pipelines import sketch
 
 STORE = "gs://my-bucket/store"
 PRESETS = (
