@@ -146,8 +146,10 @@ def _printed(log: str) -> list[str]:
 AT_WORK = """
 import socket, sys, time, ray
 ray.init()
-at = [ray.remote(socket.gethostname).options(scheduling_strategy="SPREAD").remote() for _ in range(2)]
-print("workers:", *sorted(ray.get(at)), flush=True)
+@ray.remote
+def where():
+    return socket.gethostname()
+print("worker:", ray.get(where.remote()), flush=True)
 for tick in range(int(sys.argv[2])):
     print("tick", tick, flush=True)
     time.sleep(0.5)
