@@ -13,7 +13,7 @@ from components.plan import Plan
 from components.results import Evaluation
 
 
-def model_card(plan: Plan, evaluation: Evaluation, note: str = "") -> str:
+def model_card(plan: Plan, evaluation: Evaluation) -> str:
     """Returns the card. Its header is what the Hub reads."""
     base = plan.config.model.source.removeprefix("hf://")
     header = ModelCardData(
@@ -30,7 +30,7 @@ def model_card(plan: Plan, evaluation: Evaluation, note: str = "") -> str:
         keep_trailing_newline=True,
     )
     return environment.get_template("card.md.jinja").render(
-        plan=plan, e=evaluation, base=base, header=header.to_yaml().strip(), note=note, pct=_percent
+        plan=plan, e=evaluation, base=base, header=header.to_yaml().strip(), pct=_percent
     )
 
 

@@ -25,7 +25,12 @@ def diagnose(lines: Sequence[str], *, exit_code: int) -> tuple[str, list[str]]:
         )
     if exit_code < 0:
         return f"It was ended by signal {-exit_code}.", list(lines[-3:])
+    return last_error(lines) or (f"It ended with exit code {exit_code}.", list(lines[-8:]))
+
+
+def last_error(lines: Sequence[str]) -> tuple[str, list[str]] | None:
+    """Returns the last line that looks like an error, as `diagnose` does, and the lines around it."""
     for number in range(len(lines) - 1, -1, -1):
         if _ERROR_LINE.match(lines[number]):
             return f"It failed: {lines[number].strip()[:300]}", list(lines[max(0, number - 8) : number + 2])
-    return f"It ended with exit code {exit_code}.", list(lines[-8:])
+    return None

@@ -9,8 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from components.workloads import signatures
-from components.workloads.diagnose import diagnose
+from components.workloads.diagnose import diagnose, last_error
 from components.workloads.kinds import End, Kind
+from components.workloads.logs import log_name
 from components.workloads.seen import Container, Pod, Snapshot
 from components.workloads.workload import PodOutcome
 
@@ -107,7 +108,7 @@ def cause(seen: Snapshot, end: End, said: PodOutcome | None, tails: Tails) -> Ex
       seen: the cluster's view of it.
       end: its controller's view.
       said: the pod's own account, where it could write one.
-      tails: last lines of each log that was followed, by `<role>-<container>`; the command's own first.
+      tails: last lines of each log that was followed, by `log_name`; the command's own first.
 
     What the cluster did to the pods stands before what the command says, which then is only what it felt of it.
     """
@@ -165,11 +166,17 @@ def _from_logs(seen: Snapshot, tails: Tails) -> Explained | None:
     for lines in tails.values():
         if known := signatures.found_in(lines):
             return known
-    for pod, container in _containers(seen):
-        if container.state == "terminated" and container.exit_code:
-            lines = tails.get(f"{pod.seat.role}-{container.name}", [])
-            return diagnose(lines, exit_code=container.exit_code)
-    return None
+    failed = [
+        (tails.get(log_name(pod, container), []), container)
+        for pod, container in _containers(seen)
+        if container.state == "terminated" and container.exit_code
+    ]
+    # what failed first is the cause, and the others its victims
+    failed.sort(key=lambda one: one[1].ended)
+    for lines, _ in failed:
+        if error := last_error(lines):
+            return error
+    return next((diagnose(lines, exit_code=container.exit_code) for lines, container in failed), None)
 
 
 def _facts(seen: Snapshot, end: End) -> list[str]:

@@ -27,7 +27,8 @@ class Container:
       sidecar: it runs beside the pod's own containers (an init container that is restarted always).
       state, reason, message: waiting, running or terminated, and why, in the words of Kubernetes.
       exit_code: of a terminated one.
-      started: when it began to run, or an empty text.
+      started, ended: when it began to run, and when its run ended, that before this one where it was restarted; UTC, ISO 8601,
+        or an empty text.
       last_reason, last_exit_code: how its run before this one ended, where it was restarted.
     """
 
@@ -39,6 +40,7 @@ class Container:
     message: str = ""
     exit_code: int = 0
     started: str = ""
+    ended: str = ""
     restarts: int = 0
     last_reason: str = ""
     last_exit_code: int = 0
@@ -239,6 +241,7 @@ def _container(container: Manifest, sidecar: bool, report: Manifest) -> Containe
         message=facts.get("message", ""),
         exit_code=facts.get("exitCode", 0),
         started=facts.get("startedAt", ""),
+        ended=facts.get("finishedAt") or last.get("finishedAt", ""),
         restarts=report.get("restartCount", 0),
         last_reason=last.get("reason", ""),
         last_exit_code=last.get("exitCode", 0),

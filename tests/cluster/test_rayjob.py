@@ -20,7 +20,7 @@ from components.ray_plan import FinetunePlan
 from components.results import RunRecord
 from components.workloads import launch, names
 from components.workloads.workload import Cpu, Output, Ray, Workload
-from pipelines.doctor import sketch
+from pipelines import sketch
 from tests.cluster import support
 from tests.cluster.harness import REAL_POOL, Bucket, Cluster, wait_until
 from tests.cluster.support import Launcher

@@ -101,6 +101,7 @@ class PlayedJobSet:
     def ends(self, exit_code: int = 0, phase: str = "Succeeded", *, container: str = "", reason: str = "") -> None:
         """The containers of its pods, or one of them, end."""
         facts = {"exitCode": exit_code, "reason": reason or ("Error" if exit_code else "Completed"), "startedAt": now()}
+        facts["finishedAt"] = now()
         self._pods(lambda pod: _states(pod, phase, {"terminated": facts}, container))
         for pod in self.pods():
             for ended in [*pod["spec"].get("initContainers", []), *pod["spec"]["containers"]]:
@@ -110,7 +111,7 @@ class PlayedJobSet:
         """The container of one pod fails, for good or to be started `again` by kubelet."""
         pod = self._pod(role, host)["metadata"]["name"]
         (container,) = self._pod(role, host)["spec"]["containers"]
-        facts = {"terminated": {"exitCode": 134, "reason": "Error", "startedAt": now()}}
+        facts = {"terminated": {"exitCode": 134, "reason": "Error", "startedAt": now(), "finishedAt": now()}}
         running, report = {"running": {"startedAt": now()}}, {"lastState": facts, "restartCount": 1}
         if again:
             self.api.begin_anew(pod, container["name"])

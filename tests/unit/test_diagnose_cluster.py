@@ -101,6 +101,25 @@ def test_rows_6_7_9_10_15_a_known_text_in_any_of_the_logs(line, said, log):
     assert said in cause(made, tails={"pathways-head-workload-container": ["step 1"], log: ["x", line, "y"]})
 
 
+def test_what_failed_first_is_the_cause_of_what_failed_after_it():
+    made = created(PATHWAYS)
+    made.runs()
+    made.ends(1, "Failed")
+    seen = shown(made)
+    first = next(pod for pod in seen.pods if (pod.seat.role, pod.seat.number) == ("worker", "0-3"))
+    ended = {pod.name: "2026-01-01T10:00:05Z" for pod in seen.pods} | {first.name: "2026-01-01T10:00:01Z"}
+    pods = tuple(
+        replace(pod, containers=tuple(replace(one, ended=ended[pod.name]) for one in pod.containers))
+        for pod in seen.pods
+    )
+    tails = {
+        "pathways-head-workload-container": ["ConnectionError: a worker does not answer"],
+        "worker-0-3-pathways-worker": ["OSError: chip 2 does not answer", "F0000 aborting"],
+    }
+    reason, _ = faults.cause(replace(seen, pods=pods), FAILED, None, tails)
+    assert reason == "It failed: OSError: chip 2 does not answer"
+
+
 def test_what_the_pod_says_itself_stands_before_the_logs():
     made = created()
     made.runs()

@@ -445,23 +445,30 @@ def test_the_logs_of_head_proxy_manager_and_first_worker_are_kept_and_the_comman
         (PATHWAYS.model_copy(update={"pathways": False}), names.MAIN_JOB, names.COMMAND_CONTAINER, False),
     ],
 )
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        ("RESOURCE_EXHAUSTED: Ran out of memory in memory space hbm", r"memory \(HBM\) is full"),
+        ("OSError: chip 3 does not answer", r"It failed: OSError: chip 3 does not answer"),
+    ],
+)
 def test_the_log_of_a_host_that_failed_is_kept_and_explains_the_failure(
-    cluster, tmp_path, needs, role, container, again
+    cluster, tmp_path, needs, role, container, again, said, reason
 ):
     def script(made):
         made.runs("step 1")
         for host in (2, 3):
             made.writes(f"host {host} is up", role=role, host=host)
-        made.writes("RESOURCE_EXHAUSTED: Ran out of memory in memory space hbm", role=role, host=3)
+        made.writes(said, role=role, host=3)
         made.host_fails(role, 3, again=again)
         made.is_seen()
         made.fails()
 
     play(cluster, script)
-    with pytest.raises(WorkloadError, match=r"memory \(HBM\) is full"):
+    with pytest.raises(WorkloadError, match=reason):
         run(plan(tmp_path, slices=True), workload(needs))
     kept = tmp_path / "run/train/attempt-1/logs"
-    assert (kept / f"{role}-0-3-{container}.txt").read_text().startswith("host 3 is up\nRESOURCE_EXHAUSTED")
+    assert (kept / f"{role}-0-3-{container}.txt").read_text().startswith(f"host 3 is up\n{said}")
 
 
 def test_of_a_host_that_is_started_again_the_log_before_and_after_is_kept(cluster, tmp_path):

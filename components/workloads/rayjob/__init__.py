@@ -6,7 +6,7 @@ whose log a submitter's pod follows. A workload that needs no Ray cluster but on
 
     build.py       the RayJob itself, and what must be in the namespace before it
     pods.py        the pods: head, workers, submitter
-    volumes.py     shared memory, a bucket, scratch
+    volumes.py     a bucket
     models.py      the typed RayJob, of which there are no models elsewhere
 
 Importing it takes most of a second because of the models of pods, so callers import it where they use it.

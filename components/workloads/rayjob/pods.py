@@ -23,6 +23,7 @@ from components.workloads.jobset.models import (
     SecurityContext,
     quantities,
 )
+from components.workloads.jobset.volumes import add_scratch, add_shared_memory
 from components.workloads.rayjob import volumes
 from components.workloads.workload import ORDER_VARIABLE, Cpu, Order, Ray
 
@@ -43,7 +44,7 @@ def head(order: Order, cluster: ClusterConfig, machine: Cpu, ray: Ray | None) ->
         for name, port in (("gcs-server", 6379), ("dashboard", 8265), ("client", 10001))
     ]
     spec = PodSpec(node_selector=pods.cpu_node_selector(cluster), containers=[container])
-    volumes.add_scratch(spec, machine.disk_gb)
+    add_scratch(spec, machine.disk_gb)
     return _template(order, cluster, spec, ray)
 
 
@@ -61,7 +62,7 @@ def worker(order: Order, cluster: ClusterConfig, tpu: TpuConfig | None, ray: Ray
         spec.node_selector = pods.cpu_node_selector(cluster)
     if ray.network_devices:
         spec.resource_claims = [PodClaim(name=_NETWORK, resource_claim_template_name=claim_name(ray.network_devices))]
-    volumes.add_shared_memory(spec, ray.shared_memory_gb)
+    add_shared_memory(spec, ray.shared_memory_gb)
     return _template(order, cluster, spec, ray)
 
 

@@ -1,11 +1,9 @@
-"""What a pod of the Ray cluster has as folders: shared memory and scratch, as pods of JobSets have them, and a bucket."""
+"""What only pods of a Ray cluster have as a folder: a bucket."""
 
 from __future__ import annotations
 
 from components.workloads.jobset.models import CSI, PodSpec, Volume
-from components.workloads.jobset.volumes import add, add_scratch, add_shared_memory
-
-__all__ = ["FUSE_ANNOTATIONS", "add_bucket", "add_scratch", "add_shared_memory"]
+from components.workloads.jobset.volumes import add
 
 # where GCS FUSE shows buckets, each under its name
 _BUCKETS = "/gcs"
