@@ -402,15 +402,26 @@ class Config(AnyConfig):
 
     @model_validator(mode="after")
     def _maxtext_knows(self) -> Config:
-        problems = maxtext_schema.installed().problems(
-            {**self.model.sizes, **self.maxtext, "model_name": self.model.name}
-        )
-        if problems:
-            raise ValueError(problems[0])
-        for section, given in (("maxtext", self.maxtext), ("model.sizes", self.model.sizes)):
-            for key in sorted(given.keys() & OWNED_BY_SECTIONS.keys()):
-                raise ValueError(f"{section}.{key} is set by {OWNED_BY_SECTIONS[key]}; change that instead")
+        check_maxtext(self.model.name, self.model.sizes, self.maxtext, OWNED_BY_SECTIONS)
         return self
+
+
+def check_maxtext(
+    model: str, sizes: Mapping[str, int], settings: Mapping[str, MaxTextValue], owned: Mapping[str, str]
+) -> None:
+    """Raises ValueError where the installed MaxText would refuse a preset's settings, or a key of ours decides one.
+
+    Args:
+      model: MaxText's name of the model.
+      sizes: those that differ from the model's, the preset's `model.sizes`.
+      settings: the preset's `maxtext`.
+      owned: the settings that a key of ours decides, with that key.
+    """
+    if problems := maxtext_schema.installed().problems({**sizes, **settings, "model_name": model}):
+        raise ValueError(problems[0])
+    for section, given in (("maxtext", settings), ("model.sizes", sizes)):
+        for key in sorted(given.keys() & owned.keys()):
+            raise ValueError(f"{section}.{key} is set by {owned[key]}; change that instead")
 
 
 # MaxText settings that a section of ours decides: saying them twice would leave two places for one value.

@@ -10,8 +10,8 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from components import maxtext_schema, tpu
-from components.config import AnyConfig, MaxTextValue, Section
+from components import tpu
+from components.config import AnyConfig, MaxTextValue, Section, check_maxtext
 
 # how names of environment variables end that hold secrets
 _SECRET = ("_TOKEN", "_KEY", "_SECRET", "PASSWORD")
@@ -217,14 +217,7 @@ class RayPretrainConfig(RayConfig):
 
     @model_validator(mode="after")
     def _maxtext_knows(self) -> RayPretrainConfig:
-        problems = maxtext_schema.installed().problems(
-            {**self.model.sizes, **self.maxtext, "model_name": self.model.name}
-        )
-        if problems:
-            raise ValueError(problems[0])
-        for section, given in (("maxtext", self.maxtext), ("model.sizes", self.model.sizes)):
-            for key in sorted(given.keys() & OWNED_BY_SECTIONS.keys()):
-                raise ValueError(f"{section}.{key} is set by {OWNED_BY_SECTIONS[key]}; change that instead")
+        check_maxtext(self.model.name, self.model.sizes, self.maxtext, OWNED_BY_SECTIONS)
         return self
 
 
