@@ -115,9 +115,10 @@ def _parity(measured: dict[str, Any]) -> Parity:
 def _card(plan: FinetunePlan, tuned: ArtifactRecord, measured: dict[str, Any]) -> str:
     """The model card."""
     config = plan.config
+    hub_id = config.model.source.removeprefix("hf://")
+    base = f"base_model: {hub_id}\n" if hub_id != config.model.source else ""  # the hub knows no other
     return f"""---
-base_model: {tuned.base_model_id}
-library_name: transformers
+{base}library_name: transformers
 tags: [ray, fsdp2, posttrain]
 ---
 # {config.preset}

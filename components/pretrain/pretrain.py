@@ -33,6 +33,8 @@ _STEP_LINE = re.compile(r"completed step: (\d+),.*? loss: ([\d.]+)")
 _GROUP_LINE = re.compile(r"a group of \d+ begins with step \d+|drill: .*$")
 _SAY_EVERY = 20  # of so many steps, one is told
 
+# MaxText's settings that name weights to begin with, in place of random ones
+_BEGINNINGS = ("load_parameters_path", "load_full_state_path")
 # What a machine without TPU needs of MaxText.
 _CPU = {"hardware": "cpu", "attention": "dot_product"}
 
@@ -149,12 +151,12 @@ def _result(plan: PretrainPlan, last: str, groups: list[dict[str, Any]], seconds
         kind="maxtext-checkpoint",
         format="orbax",
         data_uri=last,
-        base_model_id=plan.config.model.name,
         step=how.steps,
         run_id=plan.run_id,
         code_version=plan.code_version,
         config_sha256=plan.config_sha256,
-        extra={"items": checkpoints.ITEMS},
+        parent_uris=[str(plan.config.maxtext[name]) for name in _BEGINNINGS if plan.config.maxtext.get(name)],
+        extra={"items": checkpoints.ITEMS, "architecture": plan.config.model.name},
     )
     record.write(trained, last)
     write_manifest(last)

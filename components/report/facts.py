@@ -146,6 +146,8 @@ def origin(run: RunRecord, config: Mapping[str, Any], lineage: Sequence[Mapping[
     base, revision = _base_model(config, lineage)
     if base:
         facts.append(Fact("Base model", base))
+    elif architecture := _model(config).get("name"):  # of what began from random weights
+        facts.append(Fact("Architecture", str(architecture)))
     if revision:
         facts.append(_short("Base revision", revision))
     facts += [_short("Code", run.code_version), _short("Config", run.config_sha256), Fact("Started", date(run.started))]
@@ -158,10 +160,13 @@ def _base_model(config: Mapping[str, Any], lineage: Sequence[Mapping[str, Any]])
     for entry in lineage:
         if entry.get("base_model_id"):
             return str(entry["base_model_id"]), str(entry.get("base_model_revision") or "")
+    model = _model(config)
+    return str(model.get("source") or ""), str(model.get("revision") or "")
+
+
+def _model(config: Mapping[str, Any]) -> Mapping[str, Any]:
     model = config.get("model")
-    if not isinstance(model, Mapping):
-        return "", ""
-    return str(model.get("source") or model.get("name") or ""), str(model.get("revision") or "")
+    return model if isinstance(model, Mapping) else {}
 
 
 def _short(name: str, value: str) -> Fact:

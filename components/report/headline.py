@@ -70,7 +70,8 @@ def _of_evaluation(e: Evaluation) -> Headline:
 def _of_metrics(metrics: dict[str, float]) -> str:
     for first, last in (("loss_first", "loss_last"), ("first_loss", "last_loss"), ("initial_loss", "final_loss")):
         if first in metrics and last in metrics:
-            return f"The training loss went from {quantity(metrics[first])} to {quantity(metrics[last])}."
+            loss = "mean loss of an epoch" if "epochs" in metrics else "training loss"
+            return f"The {loss} went from {quantity(metrics[first])} to {quantity(metrics[last])}."
     return f"It recorded {count(len(metrics), 'figure')}, listed below."
 
 

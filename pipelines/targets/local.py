@@ -12,6 +12,7 @@ import fcntl
 import logging
 import os
 import signal
+import tempfile
 import time
 import warnings
 from collections.abc import Iterator
@@ -53,6 +54,7 @@ def _execute(the_run: Run, pipeline_yaml: str, console: Console) -> str | None:
     local.init(local.SubprocessRunner(use_venv=False), pipeline_root=str(directory / "kfp"), raise_on_error=True)
     pipeline = components.load_component_from_text(pipeline_yaml)
     with (
+        _scratch(),
         (directory / "log.txt").open("a", encoding="utf-8") as log,
         console,
         contextlib.redirect_stdout(Tee(log, console)),
@@ -64,6 +66,24 @@ def _execute(the_run: Run, pipeline_yaml: str, console: Console) -> str | None:
         finally:
             logging.getLogger().handlers.clear()
     return None
+
+
+@contextlib.contextmanager
+def _scratch() -> Iterator[None]:
+    """While inside, temporary files of this process and of all stages are in a folder that is removed at the end: KFP's
+    runner leaves two for each stage, and a stage that is killed leaves its own.
+    """
+    before = tempfile.gettempdir(), os.environ.get("TMPDIR")
+    # short, for sockets have their place there
+    with tempfile.TemporaryDirectory(prefix="posttrain-", ignore_cleanup_errors=True) as folder:
+        tempfile.tempdir = os.environ["TMPDIR"] = folder
+        try:
+            yield
+        finally:
+            tempfile.tempdir = before[0]
+            os.environ.pop("TMPDIR")
+            if before[1] is not None:
+                os.environ["TMPDIR"] = before[1]
 
 
 def _finish(the_run: Run, seconds: float, error: str | None) -> RunRecord:

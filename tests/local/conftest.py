@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,15 +17,17 @@ SHORT = ["train.steps=4", "train.checkpoint_period=2", "evaluate.questions=100",
 
 
 class Posttrain:
-    """The command, with a store and a directory for runs of its own."""
+    """The command, with a store, a directory for runs and one for temporary files of its own."""
 
-    def __init__(self, root: Path, store: Path) -> None:
+    def __init__(self, root: Path, store: Path, scratch: Path) -> None:
         self.root = root
         self.store = store
+        self.scratch = scratch
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         command = [sys.executable, "-m", "pipelines.cli", *arguments, "--store", str(self.store)]
-        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=self.root)
+        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=self.root,
+                                env={**os.environ, "TMPDIR": str(self.scratch)})  # fmt: skip
 
     def __call__(self, *arguments: str) -> tuple[int, str]:
         process = self.start(*arguments)
@@ -40,10 +43,13 @@ class Posttrain:
 
 
 @pytest.fixture(scope="session")
-def posttrain(tmp_path_factory) -> Posttrain:
+def posttrain(tmp_path_factory):
     """With POSTTRAIN_TEST_STORE the compiled programs of an earlier run serve again."""
     given = os.environ.get("POSTTRAIN_TEST_STORE")
-    return Posttrain(tmp_path_factory.mktemp("runs"), Path(given) if given else tmp_path_factory.mktemp("store"))
+    store = Path(given) if given else tmp_path_factory.mktemp("store")
+    # short, for sockets have their place there
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as scratch:
+        yield Posttrain(tmp_path_factory.mktemp("runs"), store, Path(scratch))
 
 
 @pytest.fixture(scope="session")
@@ -51,6 +57,7 @@ def short_run(posttrain) -> Path:
     """A finished run of `tiny-qwen3`, cut short."""
     code, said = posttrain.run("short")
     assert code == 0, said
+    assert list(posttrain.scratch.iterdir()) == []
     return posttrain.root / "short"
 
 

@@ -268,3 +268,4 @@ def test_the_page_of_a_played_pre_training_shows_curve_and_figures(tmp_path, max
     text = words(render(assemble(the_plan, seconds=3.0), the_plan.config.to_yaml(), []))
     assert PLOT in text
     assert "Loss of the last step 6.000" in text
+    assert "Architecture llama3-8b" in text and "Base model" not in text

@@ -143,6 +143,7 @@ def test_the_export_is_complete_and_says_what_it_was_made_from(tuning, tuned, to
     assert manifest.is_complete(found.data_uri)
     card = storage.read_text(f"{found.data_uri}/README.md")
     assert "tiny://word-problems" in card and "8.300" in card and "0.900" in card
+    assert "base_model:" not in card  # which the hub would look for
 
 
 @pytest.mark.parametrize(
@@ -158,9 +159,9 @@ def test_an_export_that_is_not_the_trained_model_is_refused_and_not_complete(tun
 # -- pre-training -----------------------------------------------------------------------------------------------------
 
 
-def trained(folder, maxtext, *, last=29, groups=(2,), preset="tiny-ray-pretrain"):
+def trained(folder, maxtext, *settings, last=29, groups=(2,), preset="tiny-ray-pretrain"):
     """Plays a training of 30 steps whose latest checkpoint is `last`, by groups of so many workers one after the other."""
-    the_plan = plan(folder, preset)
+    the_plan = plan(folder, preset, *settings)
     output = the_plan.stage_dir("pretrain")
     for start, losses in ((0, (6.6, 6.4, 6.3)), (2, (6.2, 6.0))):  # the third step is trained twice
         with SummaryWriter(f"{output}/maxtext/tensorboard/maxtext/{start}") as writer:
@@ -186,7 +187,8 @@ def trained(folder, maxtext, *, last=29, groups=(2,), preset="tiny-ray-pretrain"
 def test_the_last_checkpoint_of_a_whole_training_is_the_model(tmp_path, maxtext, capsys):
     found = trained(tmp_path, maxtext)
     made = found.records["trained"]
-    assert (made.kind, made.step, made.base_model_id) == ("maxtext-checkpoint", 30, "llama3-8b")
+    assert (made.kind, made.step, made.base_model_id) == ("maxtext-checkpoint", 30, "")
+    assert made.extra["architecture"] == "llama3-8b"
     assert made.data_uri.endswith("/checkpoints/29") and manifest.is_complete(made.data_uri)
     assert found.metrics["loss_first"] == pytest.approx(6.6)
     assert found.metrics["loss_last"] == pytest.approx(6.0)
@@ -194,6 +196,12 @@ def test_the_last_checkpoint_of_a_whole_training_is_the_model(tmp_path, maxtext,
     said = capsys.readouterr().out
     assert said.count("posttrain[pretrain] a group of 2 begins with step 0") == 1
     assert "posttrain[pretrain] step 1/30, loss 6.612\n" in said
+
+
+def test_a_training_that_begins_with_given_weights_was_made_from_them(tmp_path, maxtext):
+    weights = "gs://bucket/checkpoints/29"
+    made = trained(tmp_path, maxtext, f"maxtext.load_parameters_path={weights}").records["trained"]
+    assert made.parent_uris == [weights]
 
 
 def test_the_groups_that_trained_one_after_the_other_are_told(tmp_path, maxtext):

@@ -242,7 +242,7 @@ def test_invalid_evaluation_is_the_error_of_a_run_that_names_no_other() -> None:
 
 def test_ray_run_shows_its_figures(pages: dict[str, str]) -> None:
     text = Page(pages["ray"]).text
-    assert "The training loss went from 2.565 to 0.3078." in text
+    assert "The mean loss of an epoch went from 2.565 to 0.3078." in text
     assert "6,987 tokens/s" in text
     assert "Learning rate 2×10⁻⁵" in text
     assert "got better" not in text.lower()
