@@ -498,7 +498,7 @@ def load(preset: str, overrides: Iterable[str] = ()) -> AnyConfig:
     except UnicodeDecodeError as error:
         raise UserError(f"{path.name} is not UTF-8: save it as UTF-8.") from error
     except yaml.YAMLError as error:
-        raise UserError(f"{path.name} is not YAML: {str(error).splitlines()[0]}. Mend that file.") from error
+        raise UserError(f"{path.name} is not YAML: {_yaml_fault(error)}. Mend that file.") from error
     if not isinstance(tree, dict):
         raise UserError(
             f"{path.name} holds no configuration: it must be a mapping of keys, as in configs/tiny-qwen3.yaml."
@@ -560,11 +560,12 @@ def _apply(tree: dict[str, Any], override: str) -> None:
     if key.strip() == "preset":
         raise UserError("'preset' is the name of the preset's file and cannot be set.")
     if not equals or not key.strip():
-        raise UserError(f"'{override}' is not an override: write --set key=value, for example --set train.steps=40.")
+        name = "key" if equals else override.strip() or "key"
+        raise UserError(f"'{override}' is not an override: write --set {name}=VALUE.")
     try:
         value = _read_yaml(text) if text else ""
     except yaml.YAMLError as error:
-        raise UserError(f"The value of '{key}' is not YAML: {str(error).splitlines()[0]}.") from error
+        raise UserError(f"The value of '{key}' is not YAML: {_yaml_fault(error)}. {_quoted(key)}") from error
     parts = key.strip().split(".")
     # the settings of MaxText have dots of their own: maxtext.rl.loss_algo is the key rl.loss_algo
     path, leaf = (
@@ -579,6 +580,17 @@ def _apply(tree: dict[str, Any], override: str) -> None:
     node[leaf] = value
 
 
+def _yaml_fault(error: yaml.YAMLError) -> str:
+    """What is wrong, and where, counted from 1."""
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark:
+        return f"{error.problem} in line {error.problem_mark.line + 1}, column {error.problem_mark.column + 1}"
+    return str(error).splitlines()[0]
+
+
+def _quoted(key: str) -> str:
+    return f"Text that YAML reads otherwise stands in quotes inside those of the shell: --set \"{key}='...'\"."
+
+
 def _one_line(error: ValidationError, shape: type[AnyConfig]) -> str:
     first = error.errors(include_url=False)[0]
     path = ".".join(str(part) for part in first["loc"])
@@ -589,7 +601,12 @@ def _one_line(error: ValidationError, shape: type[AnyConfig]) -> str:
         return f"'{path}' is missing: set it in the preset or with --set {path}=..."
     if first["type"] == "value_error":
         return str(first["msg"]).removeprefix("Value error, ") + ("" if str(first["msg"]).endswith((".", "?")) else ".")
-    return f"'{path}' is {first['input']!r}: {first['msg'][0].lower()}{first['msg'][1:]}."
+    if first["type"] == "literal_error" and first["loc"][-1] == "[key]":
+        of, name = path.removesuffix(f".{first['input']}.[key]"), str(first["input"])
+        known = re.findall(r"'([^']+)'", first["ctx"]["expected"])
+        return f"'{of}.{name}' is not a key.{did_you_mean(name, known)} Known here: {', '.join(sorted(known))}."
+    cure = f" {_quoted(path)}" if first["type"] == "string_type" else ""
+    return f"'{path}' is {first['input']!r}: {first['msg'][0].lower()}{first['msg'][1:]}.{cure}"
 
 
 def _keys_at(shape: type[AnyConfig], location: tuple[int | str, ...]) -> list[str]:

@@ -70,6 +70,19 @@ def installed() -> Schema:
     return read(package_root() / "configs" / "types.py", importlib.metadata.version("maxtext"))
 
 
+@functools.cache
+def models_with_tokenizer() -> frozenset[str]:
+    """The models whose tokenizer the installed MaxText finds by itself (HF_IDS in `utils/globals.py`)."""
+    for node in ast.parse((package_root() / "utils" / "globals.py").read_text()).body:
+        if (
+            isinstance(node, ast.Assign)
+            and ast.unparse(node.targets[0]) == "HF_IDS"
+            and isinstance(node.value, ast.Dict)
+        ):
+            return frozenset(key.value for key in node.value.keys if isinstance(key, ast.Constant))
+    raise RuntimeError("MaxText has no HF_IDS in utils/globals.py")
+
+
 def package_root() -> Path:
     """The folder of the installed MaxText, found without importing it. RuntimeError when it is not installed."""
     spec = importlib.util.find_spec("maxtext")

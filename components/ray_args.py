@@ -53,7 +53,7 @@ def machines(config: RayConfig, store: str, *, least: int | None = None) -> Ray:
         replicas=replicas,
         least=least or replicas,
         shared_memory_gb=pods.shared_memory_gb,
-        network_devices=pods.network_devices,
+        network_devices=pods.network_devices if config.tpu and config.tpu.slices > 1 else 0,
         bucket=store.removeprefix("gs://").split("/")[0] if pods.gcs_fuse else None,
         env=pods.env,
     )

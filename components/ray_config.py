@@ -6,15 +6,19 @@ the names or in the descriptions: tokens, steps, seconds, GB of 1e9 bytes.
 
 from __future__ import annotations
 
+import re
 from typing import Literal
 
 from pydantic import Field, model_validator
 
-from components import tpu
+from components import maxtext_data, tpu
 from components.config import AnyConfig, MaxTextValue, Section, check_maxtext
 
 # how names of environment variables end that hold secrets
 _SECRET = ("_TOKEN", "_KEY", "_SECRET", "PASSWORD")
+# the interfaces over which libtpu lets slices talk; eth0 is that of every pod
+_INTERFACES = re.compile(r"--megascale_grpc_interface_prefixes=(\S+)")
+_CLAIMED = re.compile(r"eth([1-9]\d*)")
 
 
 class RayClusterConfig(Section):
@@ -29,7 +33,10 @@ class RayClusterConfig(Section):
         None, gt=0, description="/dev/shm of a worker: objects and compiled programs; None is as much as the memory"
     )
     network_devices: int = Field(
-        0, ge=0, description="network interfaces of a host that a worker claims through DRANET, for several slices"
+        0,
+        ge=0,
+        description="network interfaces of a host, eth1 and on, that a worker claims through DRANET where tpu.slices is 2 or "
+        "more; one slice claims none. As many as LIBTPU_INIT_ARGS names; 0 is the pod's own eth0",
     )
     gcs_fuse: bool = Field(False, description="the programs write to the store through GCS FUSE instead of directly")
     env: dict[str, str] = Field({}, description="further environment of the workers; never a secret")
@@ -58,6 +65,21 @@ class RayConfig(AnyConfig):
             raise ValueError("Ray drives the slices here, not Pathways: set tpu.pathways=false")
         if self.engine == "process" and self.ray.gcs_fuse:
             raise ValueError("ray.gcs_fuse mounts a bucket in pods: set ray.gcs_fuse=false, or engine=rayjob")
+        return self
+
+    @model_validator(mode="after")
+    def _slices_have_their_network(self) -> RayConfig:
+        flags = {**self.cluster.env, **self.ray.env}.get("LIBTPU_INIT_ARGS", "")
+        named = _INTERFACES.search(flags)
+        if self.tpu is None or self.tpu.slices == 1 or named is None:
+            return self
+        needed = max((int(number) for number in _CLAIMED.findall(named[1])), default=0)
+        if needed > self.ray.network_devices:
+            raise ValueError(
+                f"The slices of tpu.slices={self.tpu.slices} talk over {named[1]} (LIBTPU_INIT_ARGS in ray.env), and "
+                f"ray.network_devices={self.ray.network_devices} does not claim them: set ray.network_devices={needed}, or "
+                "tpu.slices=1"
+            )
         return self
 
 
@@ -174,7 +196,9 @@ class PretrainConfig(Section):
     batch_size_per_device: int = Field(4, ge=1, description="sequences of a device per step")
     max_tokens: int = Field(4096, ge=2, description="length of a sequence")
     dataset: Literal["synthetic", "hf", "grain", "tfds"] = Field(
-        "synthetic", description="MaxText's dataset_type; its further settings stand in maxtext"
+        "synthetic",
+        description="MaxText's dataset_type; its further settings stand in maxtext: hf_path, grain_train_files, or "
+        "dataset_path and dataset_name",
     )
     checkpoint_period: int = Field(20, ge=1, description="steps between checkpoints")
     checkpoints_kept: int = Field(3, ge=1)
@@ -218,6 +242,12 @@ class RayPretrainConfig(RayConfig):
     @model_validator(mode="after")
     def _maxtext_knows(self) -> RayPretrainConfig:
         check_maxtext(self.model.name, self.model.sizes, self.maxtext, OWNED_BY_SECTIONS)
+        return self
+
+    @model_validator(mode="after")
+    def _has_data(self) -> RayPretrainConfig:
+        if problem := maxtext_data.problem(self.pretrain.dataset, self.model.name, self.maxtext):
+            raise ValueError(problem)
         return self
 
 

@@ -111,10 +111,16 @@ def refuse_occupied(run_dir: str) -> None:
 
 def check_inputs(config: AnyConfig) -> None:
     """Raises UserError when what a run begins with, as far as it is here, is not usable, or does not fit the slices."""
+    if isinstance(config, Config):
+        check_slice(config)
+    check_sources(config)
+
+
+def check_sources(config: AnyConfig) -> None:
+    """Raises UserErrors of `check_inputs` but those of the slices of GRPO, of which doctor has more to say."""
     if not isinstance(config, Config):
         ray_prepare.check_inputs(config)
         return
-    check_slice(config)
     check_source(config)
     dataset.check(config.data, need_train=config.train.batch_size, need_eval=config.evaluate.questions)
     check_rewards(config.train.rewards, config.train.reward_file)

@@ -37,8 +37,7 @@ def assemble(plan: AnyPlan, *, seconds: float, status: str | None = None, error:
     done = [s for name in PIPELINES[plan.config.pipeline] if (s := _read(plan, f"{name}/stage.json", StageRecord))]
     failure = _read(plan, "failure.json", Failure)
     if failure:
-        evidence = f" Evidence: {failure.evidence[-1].strip()[:300]}" if failure.evidence else ""
-        error = f"{failure.stage}: {failure.reason}{evidence}"
+        error = f"{failure.stage}: {failure.reason}{_evidence(failure)}"
         done.append(StageRecord(name=failure.stage, status="failed", seconds=failure.seconds, note=failure.reason))
     elif status is None and error is None and (missing := _missing(plan, done)):
         error = f"{missing}: it ended without saying why; it was killed, evicted or cancelled. Its log says more."
@@ -70,6 +69,13 @@ def assemble(plan: AnyPlan, *, seconds: float, status: str | None = None, error:
         report_uri=storage.join(plan.run_dir, PAGE),
         error=error,
     )
+
+
+def _evidence(failure: Failure) -> str:
+    """The last line of the evidence, unless the reason quotes it after its colon."""
+    last = failure.evidence[-1].strip() if failure.evidence else ""
+    quoted = failure.reason.partition(": ")[2]
+    return f" Evidence: {last[:300]}" if last and not (quoted and quoted in last) else ""
 
 
 def _cost(plan: AnyPlan, done: Sequence[StageRecord]) -> dict[str, float | str]:

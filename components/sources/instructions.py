@@ -1,7 +1,8 @@
 """The instructions of a run as a folder: `instructions.parquet` with the columns instruction and response.
 
 In: an `InstructionsConfig`. Out: the folder with provenance and manifest, the rows in the order of the source. A source
-that does not exist, lacks a column, or has too little is a UserError, and nothing is left behind.
+that does not exist, lacks a column, has something else than text there, or has too little is a UserError, and nothing is
+left behind.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import fnmatch
 import itertools
 import os
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -38,6 +40,8 @@ def fetch(
 ) -> ArtifactRecord:
     """Writes the instructions to `destination` unless they are there already, and returns their record.
 
+    The record's extra has `rows`, and in `left_out` how many of the rows that were read lack instruction or response.
+
     Args:
       spec: the source.
       destination: a folder, local or gs://, that is free or holds these very instructions.
@@ -59,8 +63,8 @@ def fetch(
         )
         if there := place.already_there(destination, made):
             return there
-        rows = _rows(spec, files, seed, need)
-    made = made.model_copy(update={"extra": made.extra | {"rows": len(rows)}})
+        rows, left_out = _rows(spec, files, seed, need)
+    made = made.model_copy(update={"extra": made.extra | {"rows": len(rows), "left_out": left_out}})
     with storage.staged(destination) as stage:
         _write(rows, stage / "instructions.parquet")
         record.write(made, stage)
@@ -91,6 +95,8 @@ def _found(spec: InstructionsConfig, scratch: Path) -> tuple[str, str, list[tupl
         return repo.uri, commit, [(folder / name, f"{repo.uri}/{name}") for name in names]
     if names := [name for name, _ in storage.list_files(spec.source)]:
         addresses = [storage.join(spec.source, name) for name in _chosen(names, spec.files, spec.source)]
+    elif not storage.exists(spec.source):
+        raise UserError(f"{spec.source} does not exist: check data.source.")
     else:
         addresses = [spec.source]
         _chosen([spec.source.rsplit("/", 1)[-1]], "*", spec.source)
@@ -108,23 +114,27 @@ def _chosen(names: list[str], pattern: str, uri: str) -> list[str]:
     return [name for name in fitting if name.endswith(".parquet")] or fitting
 
 
-def _rows(spec: InstructionsConfig, files: list[tuple[Path, str]], seed: int, need: int) -> list[_Row]:
+def _rows(spec: InstructionsConfig, files: list[tuple[Path, str]], seed: int, need: int) -> tuple[list[_Row], int]:
+    """Returns the rows, and how many of those before the last one are left out."""
+    dropped: Counter[str] = Counter()
     if spec.source == TINY:
         made = word_problems.rows("train", spec.rows or max(need, _TINY_ROWS), seed)
         rows = [(row["question"], row["answer"]) for row in made]
     else:
-        every = itertools.chain.from_iterable(_read(path, label, spec) for path, label in files)
+        every = itertools.chain.from_iterable(_read(path, label, spec, dropped) for path, label in files)
         rows = list(itertools.islice(every, spec.rows))
+    left_out = dropped.total()
     if len(rows) < need:
+        without = f" ({left_out} rows have no instruction or no response)" if left_out else ""
         raise UserError(
-            f"{spec.source} has {len(rows)} instructions, and a step takes {need}: give more, or lower "
+            f"{spec.source} has {len(rows)} instructions{without}, and a step takes {need}: give more, or lower "
             "finetune.batch_size_per_device."
         )
-    return rows
+    return rows, left_out
 
 
-def _read(path: Path, label: str, spec: InstructionsConfig) -> Iterator[_Row]:
-    """Yields the rows of a file that have both texts."""
+def _read(path: Path, label: str, spec: InstructionsConfig, dropped: Counter[str]) -> Iterator[_Row]:
+    """Yields the rows of a file that have both texts, and counts the others in `dropped`."""
     columns, read = questions.table(path, label)
     names = (spec.instruction_column, spec.response_column)
     for what, name in zip(_COLUMNS, names, strict=True):
@@ -133,10 +143,24 @@ def _read(path: Path, label: str, spec: InstructionsConfig) -> Iterator[_Row]:
             raise UserError(
                 f"{label} has no {what} column '{name}'.{did_you_mean(name, columns)} {there} Name it in data."
             )
-    for row in read(set(names)):
-        instruction, response = (str(row.get(name) or "").strip() for name in names)
+    for number, row in enumerate(read(set(names)), 1):
+        where = f"row {number} of {label}"
+        instruction, response = (
+            _text(row.get(name), what, name, where) for what, name in zip(_COLUMNS, names, strict=True)
+        )
         if instruction and response:
             yield instruction, response
+        else:
+            dropped[label] += 1
+
+
+def _text(value: object, what: str, column: str, where: str) -> str:
+    if value is not None and not isinstance(value, str):
+        raise UserError(
+            f"'{column}' in {where} is {repr(value)[:60]} and no text: make it text, or name another column in "
+            f"data.{what}_column."
+        )
+    return (value or "").strip()
 
 
 def _write(rows: list[_Row], path: Path) -> None:

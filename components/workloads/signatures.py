@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Signature:
-    """A pattern and the sentence that it means."""
+    """A pattern and the sentence that it means, with a place for each named group of the pattern."""
 
     pattern: re.Pattern[str]
     reason: str
@@ -79,6 +79,15 @@ LOG = (
         "A file or directory may not be written: check the permissions of --output and of the store.",
     ),
     _s(r"No module named '(\S+)'", "A Python package is missing in the image: rebuild it from images/."),
+    # pydantic: the last line of such an error is an address, and the first one says how many errors there are
+    _s(
+        r"\bValue error, (?P<cause>.+?)(?: \[type=value_error\b|$)",
+        "MaxText refused its settings, those of `maxtext:` in the preset: {cause}",
+    ),
+    _s(
+        r"(?P<cause>\bInput should be .+?) \[type=\w+, input_value=(?P<value>.+), input_type=",
+        "MaxText refused {value} in its settings, those of `maxtext:` in the preset: {cause}",
+    ),
     _s(
         r"ValidationError|Unrecognized|validation error",
         "MaxText refused its settings: see the evidence, then check `maxtext:` in the preset.",
@@ -115,10 +124,15 @@ WAITING = (
 SYMPTOM = re.compile(r"follower pod node selector|leader pod not yet scheduled|expected 1 leader pod")
 
 
+# what pydantic says below each error
+_NOISE = re.compile(r"For further information visit https://errors\.pydantic\.dev")
+
+
 def found_in(lines: Sequence[str], signatures: Iterable[Signature] = LOG) -> tuple[str, list[str]] | None:
     """Returns the reason of the first signature that matches a line, and the lines around it; None if none does."""
     for signature in signatures:
         for number, line in enumerate(lines):
-            if signature.pattern.search(line):
-                return signature.reason, list(lines[max(0, number - 2) : number + 3])
+            if match := signature.pattern.search(line):
+                around = lines[max(0, number - 2) : number + 3]
+                return signature.reason.format_map(match.groupdict()), [one for one in around if not _NOISE.search(one)]
     return None

@@ -10,6 +10,7 @@ from pipelines.doctor.case import Look
 # Of every configuration.
 ANYWHERE: Mapping[str, Look] = {
     "output": weights.free,
+    "inputs": weights.usable,
     "hub": hub.readable,
     "weights": weights.converted,
 }

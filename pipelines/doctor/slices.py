@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from components import maxtext_args, ray_prepare, rl_slice, tpu
+from components import maxtext_args, rl_slice, tpu
 from components.config import Config
-from components.errors import UserError
-from components.ray_config import RayPretrainConfig
 from pipelines.doctor import hub
 from pipelines.doctor.case import Case
 from pipelines.doctor.finding import Result, failure, ok, warning
@@ -15,8 +13,6 @@ from pipelines.doctor.finding import Result, failure, ok, warning
 
 def divided(case: Case) -> Iterator[Result]:
     """Devices, batch and model can be divided as the settings say."""
-    if isinstance(case.config, RayPretrainConfig):
-        yield from _mesh(case.config)
     if not isinstance(case.config, Config) or case.config.tpu is None:
         return
     asked = maxtext_args.settings(case.config), tpu.parse(case.config.tpu.slice), case.config.tpu.slices
@@ -24,16 +20,6 @@ def divided(case: Case) -> Iterator[Result]:
     yield from (failure(problem) for problem in problems)
     if not problems:
         yield ok("; ".join(rl_slice.devices(*asked).lines()))
-
-
-def _mesh(config: RayPretrainConfig) -> Iterator[Result]:
-    """The devices of the slices can be arranged as the settings say."""
-    try:
-        ray_prepare.check_parallelism(config)
-    except UserError as error:
-        yield failure(str(error))
-    else:
-        yield ok(f"the mesh of {config.model.name} fits the devices")
 
 
 def holds_weights(case: Case) -> Iterator[Result]:

@@ -1,4 +1,6 @@
-"""Where the run writes: whether the converted weights are there already, and whether its own folder is free."""
+"""What the run begins with, and where it writes: whether model, data and settings are usable, whether the converted weights
+are there already, and whether its own folder is free.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +14,18 @@ from components.sources import model
 from pipelines import sketch
 from pipelines.doctor.case import Case
 from pipelines.doctor.finding import Result, failure, ok, warning
+
+
+def usable(case: Case) -> Iterator[Result]:
+    """Model, data and settings are what a run needs, as far as they are on this machine: what `plan` and `run` refuse."""
+    try:
+        prepare.check_sources(case.config)
+        if isinstance(case.config, Config):
+            prepare.check_fit(case.config)
+    except UserError as error:
+        yield failure(str(error))
+    else:
+        yield ok("model, data and settings are usable, as far as they are on this machine")
 
 
 def converted(case: Case) -> Iterator[Result]:

@@ -248,3 +248,9 @@ def test_a_reward_file_that_ends_the_program(posttrain, tmp_path_factory, code):
     path.write_text(code)
     settings = ["--set", f"train.reward_file={path}", "--set", "train.rewards={mine: 1.0}"]
     assert "mine" in posttrain("run", "tiny-qwen3", *settings)
+
+
+@pytest.mark.parametrize("preset", ["llama3-8b-ray-2xv6e-16", "gemma4-26b-v6e-32"])
+@pytest.mark.parametrize("command", ["plan", "run"])
+def test_a_store_of_this_machine_is_refused_for_pods(posttrain, tmp_path, command, preset):
+    assert "which cannot reach" in posttrain(command, preset, "--store", str(tmp_path / "store"))

@@ -46,7 +46,10 @@ def test_a_zero_learning_rate_is_allowed():
         ("train.steps=1.5", "'train.steps' is 1.5"),
         ("train.steps=0", "greater than or equal to 1"),
         ("seed=true", "'seed' is True"),
-        ("train.steps", "write --set key=value"),
+        ("train.steps", "write --set train.steps=VALUE"),
+        ("=3", "write --set key=VALUE"),
+        ("store=3", """--set "store='...'"."""),
+        ("cluster.images={serve: x}", "Did you mean 'serving'? Known here: converter,"),
         ("train.steps.deep=1", "single value"),
         ("train.batch_size=[", "not YAML"),
         ("train.micro_batch_size=5", "not divisible"),
@@ -90,6 +93,12 @@ def test_a_preset_file_that_is_no_mapping_is_refused(tmp_path, text):
     path.write_text(text)
     with pytest.raises(UserError, match=r"mine\.yaml"):
         config.load(str(path))
+
+
+def test_a_preset_file_that_is_no_yaml_is_refused_with_the_place(tmp_path):
+    (tmp_path / "mine.yaml").write_text("model: {name: x\n  source: y}\n")
+    with pytest.raises(UserError, match=r"mine\.yaml is not YAML: expected .* in line 2, column 9\. Mend that file"):
+        config.load(str(tmp_path / "mine.yaml"))
 
 
 def test_a_preset_file_that_is_not_utf8_is_refused(tmp_path):

@@ -1,6 +1,9 @@
 """What the last lines of a log mean: the texts are those of the programs that write them."""
 
+from typing import Literal
+
 import pytest
+from pydantic import BaseModel, ValidationError, model_validator
 
 from components.workloads.diagnose import diagnose
 
@@ -124,3 +127,36 @@ def test_an_unknown_end_is_said_as_it_was(exit_code, said):
     reason, evidence = diagnose(["step 1"], exit_code=exit_code)
     assert said in reason
     assert evidence == ["step 1"]
+
+
+class Settings(BaseModel):
+    """Settings that pydantic validates, as MaxText's are."""
+
+    hf_path: str = ""
+    steps: int = 1
+    remat: Literal["full", "none"] = "full"
+
+    @model_validator(mode="after")
+    def _complete(self):
+        if self.hf_path == "":
+            raise ValueError("hf_path can't be empty when dataset_type=hf")
+        return self
+
+
+@pytest.mark.parametrize(
+    ("given", "cause"),
+    [
+        ({}, "hf_path can't be empty when dataset_type=hf"),
+        ({"hf_path": "x", "steps": "many"}, "'many' in its settings"),
+        ({"hf_path": "x", "remat": "some"}, "Input should be 'full' or 'none'"),
+    ],
+)
+@pytest.mark.parametrize("worker", ["", "(RayTrainWorker pid=7, ip=10.0.0.1) "])
+def test_a_refused_setting_is_told_by_its_cause_and_not_by_the_address_of_the_explanation(given, cause, worker):
+    with pytest.raises(ValidationError) as error:
+        Settings(**given)
+    text = f"Traceback (most recent call last):\npydantic_core._pydantic_core.ValidationError: {error.value}"
+    reason, evidence = diagnose([worker + line for line in text.splitlines()], exit_code=1)
+    assert cause in reason and "`maxtext:`" in reason
+    assert "[type=" not in reason
+    assert "errors.pydantic.dev" not in reason + "".join(evidence)

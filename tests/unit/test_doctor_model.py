@@ -9,6 +9,8 @@ import pytest
 from doctor_api import Cluster, look, only, serve
 
 from components import config, manifest
+from components.errors import UserError
+from components.prepare import prepare
 from pipelines import doctor
 
 MODEL, DATA = "google/gemma-4-26b-a4b-it", "openai/gsm8k"
@@ -233,4 +235,28 @@ def test_a_run_on_this_machine_asks_no_cluster(tmp_path):
 
     chosen = config.load("tiny-qwen3")
     found = list(doctor.examine(chosen, store=str(tmp_path), output=None, connect=connect))
-    assert [(f.check, f.status) for f in found] == [("output", "ok"), ("weights", "ok")]
+    assert [(f.check, f.status) for f in found] == [("output", "ok"), ("inputs", "ok"), ("weights", "ok")]
+
+
+# -- what the run begins with -----------------------------------------------------------------------------------------
+
+UNUSABLE = {
+    "tiny-ray-finetune": ["data.source=/no/such/file.jsonl", "model.frozen=[nonsense]", "model.source=/no/such/model"],
+    "tiny-ray-pretrain": ["maxtext.ici_fsdp_parallelism=3"],
+    "tiny-qwen3": ["data.train=/no/such/file.parquet", "train.rewards={nope: 1.0}", "train.max_prompt_tokens=8"],
+}
+
+
+@pytest.mark.parametrize(("preset", "setting"), [(name, one) for name, every in UNUSABLE.items() for one in every])
+def test_doctor_finds_what_plan_and_run_refuse(tmp_path, preset, setting):
+    chosen = config.load(preset, [setting])
+    with pytest.raises(UserError) as mistake:
+        prepare.make_plan(chosen, run_id="r", run_dir=str(tmp_path / "r"), store=str(tmp_path / "store"), where="local")
+    found = list(doctor.examine(chosen, store=str(tmp_path / "store"), output=None))
+    assert [f.text for f in found if f.check == "inputs" and f.status == "failure"] == [str(mistake.value)]
+
+
+@pytest.mark.parametrize("preset", UNUSABLE)
+def test_what_is_usable_is_ok(tmp_path, preset):
+    found = doctor.examine(config.load(preset), store=str(tmp_path / "store"), output=None)
+    assert ("inputs", "ok") in [(f.check, f.status) for f in found]

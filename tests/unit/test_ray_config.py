@@ -13,6 +13,7 @@ from components.ray_plan import FinetunePlan, PretrainPlan
 from components.workloads.workload import Ray
 
 TUNE, TRAIN, ELASTIC = "tiny-ray-finetune", "tiny-ray-pretrain", "tiny-ray-elastic"
+TWO = "llama3-8b-ray-2xv6e-16"
 V6E, SPOT = "gemma4-e2b-ray-v6e-16", "llama3-8b-ray-elastic-spot"
 SHAPES = {TUNE: RayFinetuneConfig, TRAIN: RayPretrainConfig, ELASTIC: RayPretrainConfig, V6E: RayFinetuneConfig}
 
@@ -57,6 +58,17 @@ def test_a_configuration_without_a_pipeline_is_of_grpo():
         (TRAIN, "maxtext.steps=1", "maxtext.steps is set by pretrain.steps"),
         (TRAIN, "model.sizes.run_name=1", "MaxText's run_name is 1, but must be of type str"),
         (TRAIN, "pretrain.dataset=tdfs", "'pretrain.dataset' is 'tdfs'"),
+        (
+            TWO,
+            "ray.network_devices=0",
+            r"tpu.slices=2 talk over eth1,eth2,lo .* set ray.network_devices=2, or tpu.slices=1",
+        ),
+        (TWO, "ray.network_devices=1", "set ray.network_devices=2"),
+        (SPOT, "ray.network_devices=1", "set ray.network_devices=2"),
+        (TUNE, "data.text={instruction} {response} {context}", """line 1, column 15. Text .* --set "data.text='...'"""),
+        (TUNE, "data.text={instruction}", """--set "data.text='...'"""),
+        (TUNE, "finetune.epochs", "write --set finetune.epochs=VALUE"),
+        (TUNE, "cluster.images={maxtext: x}", r"'cluster.images.maxtext' is not a key. Did you mean 'ray-maxtext'\?"),
     ],
 )
 def test_a_mistake_is_one_line_that_names_the_cure(preset, override, says):
@@ -76,15 +88,33 @@ def test_braces_that_are_written_twice_are_text():
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        (["maxtext.ici_tensor_parallelism=3"], "16 devices of a v6e-16.*have the product 12"),
-        (["maxtext.ici_fsdp_parallelism=-1", "maxtext.ici_tensor_parallelism=3"], "have the product 3"),
+        (["maxtext.ici_tensor_parallelism=3"], "16 devices of a v6e-16.*the product of .* is 12"),
+        (["maxtext.ici_fsdp_parallelism=-1", "maxtext.ici_tensor_parallelism=3"], "the product of .* is 3"),
         (["maxtext.dcn_fsdp_parallelism=3"], "2 slices.*maxtext.dcn_fsdp_parallelism=3"),
         (["maxtext.dcn_data_parallelism=1"], "2 slices"),
     ],
 )
 def test_a_mesh_that_does_not_fit_the_slices_is_refused_before_anything_is_spent(settings, says):
     with pytest.raises(UserError, match=says):
-        prepare.check_inputs(config.load("llama3-8b-ray-2xv6e-16", settings))
+        prepare.check_inputs(config.load(TWO, settings))
+
+
+@pytest.mark.parametrize(
+    ("preset", "settings", "says"),
+    [
+        (TRAIN, ["maxtext.ici_fsdp_parallelism=3"], "2 workers: the product of maxtext.ici_fsdp_parallelism=3 is 3"),
+        (TRAIN, ["ray.workers=3", "maxtext.ici_tensor_parallelism=2"], "3 workers"),
+        (TRAIN, ["maxtext.dcn_fsdp_parallelism=2"], "1 slice: "),
+        (TRAIN, ["maxtext.ici_tensor_parallelism=-1"], "Only one axis of the mesh may be -1"),
+        (TRAIN, ["maxtext.ici_tensor_parallelism=0"], "is 1 or more, or -1"),
+        (TRAIN, ["maxtext.ici_tensor_parallelism=-2"], "is 1 or more, or -1"),
+        (ELASTIC, ["maxtext.ici_tensor_parallelism=2"], "1 workers that elastic.least allows"),
+        (SPOT, ["maxtext.dcn_fsdp_parallelism=2"], "1 slices that elastic.least allows"),
+    ],
+)
+def test_so_is_a_mesh_that_does_not_fit_the_workers_or_what_may_be_left_of_them(preset, settings, says):
+    with pytest.raises(UserError, match=says):
+        prepare.check_inputs(config.load(preset, settings))
 
 
 @pytest.mark.parametrize(
@@ -97,7 +127,30 @@ def test_a_mesh_that_does_not_fit_the_slices_is_refused_before_anything_is_spent
     ],
 )
 def test_a_mesh_that_fits_is_not(settings):
-    prepare.check_inputs(config.load("llama3-8b-ray-2xv6e-16", settings))
+    prepare.check_inputs(config.load(TWO, settings))
+
+
+@pytest.mark.parametrize(
+    ("preset", "settings"),
+    [
+        (TRAIN, ["maxtext.ici_tensor_parallelism=2"]),
+        (ELASTIC, ["elastic.least=2", "maxtext.ici_tensor_parallelism=2"]),
+        (SPOT, ["elastic.least=2", "maxtext.dcn_fsdp_parallelism=2"]),
+        (SPOT, []),
+    ],
+)
+def test_nor_is_one_that_fits_every_number_of_workers(preset, settings):
+    prepare.check_inputs(config.load(preset, settings))
+
+
+def test_network_interfaces_are_claimed_only_between_slices():
+    def claimed(*settings):
+        return ray_args.machines(config.load(TWO, settings), "gs://b/s").network_devices
+
+    assert claimed() == 2
+    assert claimed("tpu.slices=1") == 0
+    assert claimed("tpu.slices=1", "ray.network_devices=0") == 0
+    assert claimed("ray.network_devices=0", "ray.env.LIBTPU_INIT_ARGS=--megascale_grpc_interface_prefixes=eth0,lo") == 0
 
 
 @pytest.mark.parametrize(
@@ -129,7 +182,7 @@ def test_elastic_slices_may_be_fewer_and_fixed_ones_may_not():
         return found.least, found.replicas
 
     assert least(SPOT) == (1, 2)
-    assert least("llama3-8b-ray-2xv6e-16") == (2, 2)
+    assert least(TWO) == (2, 2)
 
 
 @pytest.mark.parametrize("uri", ["gs://bucket/store/runs/r/pretrain", "/a/local/folder"])
@@ -160,6 +213,7 @@ def test_a_plan_is_of_the_class_of_its_pipeline_and_reads_back_as_itself(tmp_pat
         (["data.rows=7"], "has 7 instructions, and a step takes 8"),
         (["model.source=/no/such/model"], "/no/such/model"),
         (["model.source=tiny://qwen4"], "tiny://qwen3"),
+        (["model.frozen=[embed_token]"], r"model.frozen names 'embed_token'.*Did you mean 'embed_tokens'\?"),
     ],
 )
 def test_what_cannot_be_begun_with_is_refused_and_leaves_nothing(tmp_path, settings, says):

@@ -46,6 +46,29 @@ def test_rows_without_both_texts_are_left_out(tmp_path):
     assert len(read(tmp_path / "out")) == 5
 
 
+def test_rows_that_are_left_out_are_counted(tmp_path):
+    rows = [{"instruction": "x", "response": None}, *ROWS, {"instruction": "x"}, {"instruction": "", "response": "x"}]
+    source = lines(tmp_path / "data.jsonl", rows)
+    assert instructions.fetch(spec(source), tmp_path / "all", 0).extra["left_out"] == 3
+    assert instructions.fetch(spec(source, rows=4), tmp_path / "some", 0).extra["left_out"] == 1
+    with pytest.raises(UserError, match=r"has 5 instructions \(3 rows have no instruction or no response\)"):
+        instructions.check(spec(source), need=6)
+
+
+@pytest.mark.parametrize("column", ["instruction", "response"])
+@pytest.mark.parametrize("value", [["a"], 3, 0, 2.5, {"text": "a"}, True, False])
+def test_what_is_no_text_is_refused_with_its_row(tmp_path, column, value):
+    source = lines(tmp_path / "data.jsonl", [*ROWS, {**ROWS[0], column: value}])
+    with pytest.raises(UserError, match=f"'{column}' in row 6 of {source} is .* no text.*data.{column}_column"):
+        instructions.check(spec(source))
+
+
+def test_a_column_of_parquet_that_is_no_text_is_refused(tmp_path):
+    pq.write_table(pa.table({"instruction": ["a"], "response": [[1, 2]]}), tmp_path / "x.parquet")
+    with pytest.raises(UserError, match=r"'response' in row 1 of .*x.parquet is \[1, 2\] and no text"):
+        instructions.check(spec(tmp_path / "x.parquet"))
+
+
 def test_columns_may_have_other_names_and_files_be_chosen_from_a_folder(tmp_path):
     pq.write_table(pa.table({"q": ["a"], "a": ["b"]}), tmp_path / "x.parquet")
     lines(tmp_path / "y.jsonl")
@@ -100,8 +123,13 @@ def test_what_is_not_there_is_one_line_that_says_what_is(tmp_path, more, says):
 
 @pytest.mark.parametrize("source", ["/no/such/file.jsonl", "/no/such/folder", "tiny://poems"])
 def test_a_source_that_does_not_exist_is_refused(source):
-    with pytest.raises(UserError):
+    with pytest.raises(UserError, match=r"does not exist: check data.source|There is no tiny://poems"):
         instructions.check(spec(source))
+
+
+def test_a_folder_of_a_bucket_that_does_not_exist_is_refused(tmp_path, gcs):
+    with pytest.raises(UserError, match=r"does not exist: check data.source"):
+        instructions.fetch(spec(f"{gcs}/nothing-here"), tmp_path / "out", 0)
 
 
 def test_too_few_are_refused(tmp_path):

@@ -18,6 +18,7 @@ from components.report import figures, render
 from components.report.assemble import assemble
 from components.results import LossCurve, LossPoint, RunRecord, WorkerGroup
 from components.stage import Failure, keep
+from components.workloads.diagnose import diagnose
 
 PLOT = "Loss in training"
 
@@ -215,6 +216,35 @@ def test_a_run_that_failed_before_training_has_a_page_without_curve_and_figures(
     assert "A chip is faulty." in text
     assert PLOT not in text
     assert "Figures of the run" not in text
+
+
+@pytest.mark.parametrize(
+    ("log", "told"),
+    [
+        (["step 1", "RuntimeError: a link is down"], "It failed: RuntimeError: a link is down"),
+        (["step 1", "RuntimeError: " + "x" * 400], "It failed: RuntimeError: " + "x" * 286),
+        (
+            [
+                "ValidationError: 1 validation error",
+                "  Value error, hf_path is empty [type=value_error, input_value={}]",
+            ],
+            "MaxText refused its settings, those of `maxtext:` in the preset: hf_path is empty",
+        ),
+        (
+            ["OSError: [Errno 28] No space left on device"],
+            "The disk is full: free space or point --output at another disk. Evidence: OSError: [Errno 28] No space left on "
+            "device",
+        ),
+        (["step 1"], "It ended with exit code 1. Evidence: step 1"),
+    ],
+)
+def test_evidence_is_told_only_where_the_reason_does_not_quote_it(tmp_path, log, told):
+    the_plan = plan(tmp_path, "tiny-ray-pretrain")
+    reason, evidence = diagnose(log, exit_code=1)
+    (tmp_path / "run").mkdir()
+    failure = Failure(stage="pretrain", reason=reason, evidence=evidence)
+    (tmp_path / "run" / "failure.json").write_text(failure.model_dump_json())
+    assert assemble(the_plan, seconds=1.0).error == f"pretrain: {told}"
 
 
 # -- the figures ------------------------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """What the stages of the Ray pipelines make of what their programs measure: records, figures, and refusals."""
 
+import json
 import math
 
 import pytest
@@ -8,12 +9,13 @@ from tensorboardX import SummaryWriter
 
 from components import config, manifest, record, storage
 from components.collectives.collectives import collectives
-from components.errors import WorkloadError
+from components.errors import UserError, WorkloadError
 from components.finetune.finetune import finetune
 from components.finetune_download.download import download
 from components.finetune_export.export import export
 from components.prepare import prepare
 from components.pretrain.pretrain import pretrain
+from components.sources import model
 
 
 def plan(folder, preset, *settings):
@@ -72,6 +74,26 @@ def test_devices_that_do_not_stop_the_run(tuning, torchtpu, measured, says):
     torchtpu.play("collectives", GOOD | measured)
     with pytest.raises(WorkloadError, match=says):
         collectives(tuning)
+
+
+# -- download ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_module_that_the_fetched_model_does_not_have_is_refused_before_devices_are_checked(tmp_path, gcs):
+    made = f"{gcs}/model"
+    model.fetch_model("tiny://qwen3", None, made)
+    the_plan = plan(tmp_path, "tiny-ray-finetune", f"model.source={made}", "model.frozen=[nonsense]")
+    with pytest.raises(UserError, match=r"model.frozen names 'nonsense'.*It has: embed_tokens, layers, norm"):
+        download(the_plan)
+
+
+def test_rows_that_are_left_out_are_told(tmp_path):
+    rows = [{"instruction": f"say {n}", "response": "x" if n % 10 else ""} for n in range(100)]
+    (tmp_path / "data.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    settings = (f"data.source={tmp_path / 'data.jsonl'}", "data.rows=null")
+    assert download(plan(tmp_path, "tiny-ray-finetune", *settings)).note == (
+        "90 instructions of 100 rows, 10 without instruction or response"
+    )
 
 
 # -- fine-tuning ------------------------------------------------------------------------------------------------------
