@@ -135,7 +135,12 @@ class ConvertConfig(Section):
 
 
 # how names of environment variables end that hold secrets
-_SECRET = ("_TOKEN", "_KEY", "_SECRET", "PASSWORD")
+_SECRET = re.compile(r"(TOKEN|KEY|SECRET|PASSWORD|PASSWD|CREDENTIALS?)$", re.IGNORECASE)
+
+
+def secret_in(env: Mapping[str, str]) -> str | None:
+    """Returns the name of a variable whose value, by its name, is a secret; None without one."""
+    return next(filter(_SECRET.search, env), None)
 
 
 class ServeConfig(Section):
@@ -172,8 +177,8 @@ class ServeConfig(Section):
     def _possible(self) -> ServeConfig:
         if tpu.parse(self.slice).hosts != 1:
             raise ValueError(f"serve.slice={self.slice} has several hosts: take one of a single host, such as v6e-8")
-        if named := [name for name in self.env if name.endswith(_SECRET)]:
-            raise ValueError(f"serve.env.{named[0]} would stand in manifests and logs: take it out")
+        if named := secret_in(self.env):
+            raise ValueError(f"serve.env.{named} would stand in manifests and logs: take it out")
         if ours := sorted(self.flags.keys() & OWNED_BY_SERVE.keys()):
             raise ValueError(f"serve.flags.{ours[0]} is set by {OWNED_BY_SERVE[ours[0]]}; change that instead")
         return self
@@ -249,9 +254,9 @@ class ClusterConfig(Section):
 
     @model_validator(mode="after")
     def _no_secret(self) -> ClusterConfig:
-        if named := [name for name in self.env if name.endswith(_SECRET)]:
+        if named := secret_in(self.env):
             raise ValueError(
-                f"cluster.env.{named[0]} would stand in manifests and logs: name a Kubernetes Secret in cluster.hf_secret"
+                f"cluster.env.{named} would stand in manifests and logs: name a Kubernetes Secret in cluster.hf_secret"
             )
         return self
 
@@ -281,8 +286,8 @@ class VertexModelConfig(Section):
         for key in ("project", "location", "image") if self.model else ():
             if getattr(self, key) is None:
                 raise ValueError(f"publish.vertex.{key} is missing: publish.vertex.model needs it")
-        if named := [name for name in self.env if name.endswith(_SECRET)]:
-            raise ValueError(f"publish.vertex.env.{named[0]} would stand in the registry for all to read: take it out")
+        if named := secret_in(self.env):
+            raise ValueError(f"publish.vertex.env.{named} would stand in the registry for all to read: take it out")
         return self
 
 

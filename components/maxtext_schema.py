@@ -79,7 +79,7 @@ def models_with_tokenizer() -> frozenset[str]:
             and ast.unparse(node.targets[0]) == "HF_IDS"
             and isinstance(node.value, ast.Dict)
         ):
-            return frozenset(key.value for key in node.value.keys if isinstance(key, ast.Constant))
+            return frozenset(str(key.value) for key in node.value.keys if isinstance(key, ast.Constant))
     raise RuntimeError("MaxText has no HF_IDS in utils/globals.py")
 
 

@@ -6,7 +6,10 @@ a run on a laptop tests the command line that a slice gets.
 
 from __future__ import annotations
 
+import json
+
 from components import storage, tpu
+from components.errors import UserError
 from components.ray_config import RayConfig
 from components.tpu import GenerationName, Slice
 from components.workloads.workload import Cpu, Ray
@@ -18,6 +21,12 @@ _ACCELERATORS: dict[GenerationName, str] = {
     "v6e": "TPU-V6E",
     "tpu7x": "TPU-V7X",
 }
+
+# The topologies that Ray 2.60 has (ray/_private/accelerators/tpu.py, VALID_TPU_TOPOLOGY), those in three dimensions; it
+# refuses others when all pods are up.
+_SMALL = frozenset({"2x2x1", "2x2x2", "2x2x4", "2x4x4"})
+_OF_TPU7X = _SMALL | {"4x4x4", "4x4x8", "4x8x8", "8x8x8", "8x8x16", "8x16x16"}
+_LARGEST_V5P = (16, 16, 24)
 
 # Of a driver, and through it of all that it starts. A cluster has these for its own pods too.
 ENV = {
@@ -34,6 +43,24 @@ ENV = {
 def slice_of(config: RayConfig) -> Slice | None:
     """The kind of slice whose hosts are the workers' machines."""
     return tpu.parse(config.tpu.slice) if config.tpu else None
+
+
+def check_slice(slice_: Slice) -> None:
+    """Raises UserError for a slice that Ray does not know, or whose hosts it takes for others."""
+    if slice_.generation in ("v5e", "v6e"):
+        # it takes every slice of 8 chips for one host
+        known = slice_.topology != "2x4" or slice_.hosts == 1
+    elif slice_.generation == "tpu7x":
+        known = slice_.topology in _OF_TPU7X
+    else:
+        sides = [int(side) for side in slice_.topology.split("x")]
+        cubes = all(side % 4 == 0 and side <= most for side, most in zip(sides, _LARGEST_V5P, strict=True))
+        known = slice_.topology in _SMALL or cubes
+    if not known:
+        raise UserError(
+            f"tpu.slice: Ray 2.60 has no {slice_.generation} slice of {slice_.topology} on {slice_.hosts} hosts: take "
+            "another size."
+        )
 
 
 def machines(config: RayConfig, store: str, *, least: int | None = None) -> Ray:
@@ -85,6 +112,11 @@ def _options(config: RayConfig, workers: int) -> list[str]:
         [f"--topology={slice_.topology}", f"--accelerator-type={_ACCELERATORS[slice_.generation]}"] if slice_ else []
     )
     return [f"--workers={workers}", *where]
+
+
+def quoted(text: str) -> str:
+    """A text as JSON in which a command's places (`@name@`) are none."""
+    return json.dumps(text).replace("@", "\\u0040")
 
 
 def address_of(path: str) -> str:

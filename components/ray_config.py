@@ -7,15 +7,16 @@ the names or in the descriptions: tokens, steps, seconds, GB of 1e9 bytes.
 from __future__ import annotations
 
 import re
+import string
 from typing import Literal
 
 from pydantic import Field, model_validator
 
 from components import maxtext_data, tpu
-from components.config import AnyConfig, MaxTextValue, Section, check_maxtext
+from components.config import AnyConfig, MaxTextValue, Section, check_maxtext, secret_in
 
-# how names of environment variables end that hold secrets
-_SECRET = ("_TOKEN", "_KEY", "_SECRET", "PASSWORD")
+# what Kubernetes takes for the name of an environment variable
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 # the interfaces over which libtpu lets slices talk; eth0 is that of every pod
 _INTERFACES = re.compile(r"--megascale_grpc_interface_prefixes=(\S+)")
 _CLAIMED = re.compile(r"eth([1-9]\d*)")
@@ -25,9 +26,9 @@ class RayClusterConfig(Section):
     """The pods of the Ray cluster: a head that only conducts, and workers, which are the hosts of the slices."""
 
     workers: int = Field(2, ge=1, description="workers without accelerator, where tpu is null")
-    head_cpu: float = Field(4, gt=0, description="cores of the head")
+    head_cpu: float = Field(4, ge=0.001, description="cores of the head")
     head_memory_gb: float = Field(16, gt=0, description="memory of the head")
-    worker_cpu: float = Field(1, gt=0, description="cores of a worker")
+    worker_cpu: float = Field(1, ge=0.001, description="cores of a worker")
     worker_memory_gb: float = Field(4, gt=0, description="memory of a worker")
     shared_memory_gb: float | None = Field(
         None, gt=0, description="/dev/shm of a worker: objects and compiled programs; None is as much as the memory"
@@ -42,9 +43,11 @@ class RayClusterConfig(Section):
     env: dict[str, str] = Field({}, description="further environment of the workers; never a secret")
 
     @model_validator(mode="after")
-    def _no_secret(self) -> RayClusterConfig:
-        if named := [name for name in self.env if name.endswith(_SECRET)]:
-            raise ValueError(f"ray.env.{named[0]} would stand in manifests and logs: take it out")
+    def _env_is_fit(self) -> RayClusterConfig:
+        if named := secret_in(self.env):
+            raise ValueError(f"ray.env.{named} would stand in manifests and logs: take it out")
+        if odd := [name for name in self.env if not _VARIABLE.fullmatch(name)]:
+            raise ValueError(f"ray.env has {odd[0]!r}, which is no name of an environment variable")
         return self
 
 
@@ -117,10 +120,10 @@ class InstructionsConfig(Section):
     @model_validator(mode="after")
     def _has_places(self) -> InstructionsConfig:
         try:
-            text = self.text.format(instruction="\0", response="\1")
-        except (KeyError, IndexError, ValueError):
-            text = ""
-        if not {"\0", "\1"} <= set(text):
+            parts = [part[1:] for part in string.Formatter().parse(self.text) if part[1] is not None]
+        except ValueError:
+            parts = []
+        if {*parts} != {("instruction", "", None), ("response", "", None)} or "\0" in self.text:
             raise ValueError(
                 "data.text must have {instruction} and {response}, no other places, and other braces twice"
             )
@@ -176,6 +179,21 @@ class RayFinetuneConfig(RayConfig):
     def _one_slice(self) -> RayFinetuneConfig:
         if self.tpu and self.tpu.slices > 1:
             raise ValueError("TorchTPU works on one slice: set tpu.slices=1 and take a larger tpu.slice")
+        return self
+
+    @model_validator(mode="after")
+    def _enough(self) -> RayFinetuneConfig:
+        slice_ = tpu.parse(self.tpu.slice) if self.tpu else None
+        if slice_ and self.ray.worker_cpu < (each := slice_.devices // slice_.hosts):
+            raise ValueError(
+                f"ray.worker_cpu {self.ray.worker_cpu:g} is fewer than the {each} devices of a host of {slice_.name}, of "
+                "which each takes a core: Ray would wait for ever; raise it"
+            )
+        if self.data.rows and self.data.rows < self.examples_per_step:
+            raise ValueError(
+                f"data.rows {self.data.rows} is fewer than the {self.examples_per_step} that a step takes: raise it, or "
+                "lower finetune.batch_size_per_device"
+            )
         return self
 
 
@@ -234,6 +252,10 @@ class RayPretrainConfig(RayConfig):
             raise ValueError(f"elastic.least {self.elastic.least} is more than {unit} {most}")
         if self.elastic and self.pretrain.max_failures == 0:
             raise ValueError("an elastic training outlives failures: set pretrain.max_failures to 1 or more")
+        if self.tpu and self.ray.worker_cpu < 1:
+            raise ValueError(f"ray.worker_cpu {self.ray.worker_cpu:g}: a worker takes a core, so give 1 or more")
+        if self.elastic and self.elastic.drill and self.elastic.least == most:
+            raise ValueError(f"elastic.drill takes one of {most} away: set elastic.least to fewer than {unit}")
         if self.elastic and self.elastic.drill and self.engine != "process":
             raise ValueError("elastic.drill takes away a worker of this machine: set elastic.drill=false; "
                              "in a cluster, `kubectl delete pod` does it")  # fmt: skip
@@ -253,6 +275,7 @@ class RayPretrainConfig(RayConfig):
 
 # MaxText settings that a section of ours decides: saying them twice would leave two places for one value.
 OWNED_BY_SECTIONS = {
+    "hf_access_token": "nothing (a secret's value is never a setting; the workers read what everybody may)",
     "model_name": "model.name",
     "override_model_config": "model.sizes",
     "steps": "pretrain.steps",

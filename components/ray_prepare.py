@@ -14,7 +14,7 @@ from components import ray_args, storage
 from components.config import AnyConfig
 from components.errors import UserError
 from components.plan import AnyPlan
-from components.ray_config import RayFinetuneConfig, RayPretrainConfig
+from components.ray_config import RayConfig, RayFinetuneConfig, RayPretrainConfig
 from components.ray_plan import FinetunePlan, PretrainPlan
 from components.sources import check, frozen, instructions, model
 
@@ -35,6 +35,8 @@ def check_inputs(config: AnyConfig) -> None:
     """Raises UserError when the model or the instructions, as far as they are here, are not usable, or the parallelism
     does not fit the slices or workers.
     """
+    if isinstance(config, RayConfig) and (slice_ := ray_args.slice_of(config)):
+        ray_args.check_slice(slice_)
     if isinstance(config, RayFinetuneConfig):
         _check_model(config)
         instructions.check(config.data, need=config.examples_per_step)

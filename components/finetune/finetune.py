@@ -77,7 +77,7 @@ def workload(plan: FinetunePlan, model: ArtifactRecord, dataset: ArtifactRecord)
             f"--data={dataset.data_uri}",
             f"--storage={ray_args.written_at(config, storage.join(here, 'ray'))}",
             "--report=@measured@/finetune.json",
-            f"--template={config.data.text}",
+            f"--template={ray_args.quoted(config.data.text)}",
             f"--dtype={config.model.dtype}",
             f"--epochs={how.epochs}",
             f"--batch-size={how.batch_size_per_device}",

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from components import record, storage
+from components import ray_args, record, storage
 from components.errors import WorkloadError
 from components.manifest import write_manifest
 from components.progress import say
@@ -79,7 +79,7 @@ def workload(plan: FinetunePlan, tuned: ArtifactRecord, model: ArtifactRecord, d
             *("python", "-m", _PROGRAM),
             *("--model=@model@", "--checkpoint=@checkpoint@", "--data=@data@"),
             *("--output=@exported@", "--report=@measured@/export.json"),
-            f"--template={config.data.text}",
+            f"--template={ray_args.quoted(config.data.text)}",
             f"--dtype={config.model.dtype}",
             f"--max-tokens={config.finetune.max_tokens}",
         ),

@@ -10,6 +10,8 @@ from typing import Any
 
 import ray
 
+from components.workloads.workload import ORDER_VARIABLE
+
 OBJECTS_BYTES = 200 * 2**20  # of a cluster on this machine, which passes no large objects around
 
 
@@ -21,9 +23,10 @@ def connected(cpus: int) -> Iterator[dict[str, Any]]:
       cpus: of a cluster on this machine.
     """
     with contextlib.ExitStack() as stack:
-        if "RAY_ADDRESS" in os.environ:  # Ray's own job runner says so
+        if ORDER_VARIABLE in os.environ:  # in a pod, where Ray's own job runner says which cluster
             context = ray.init()
         else:
+            os.environ.pop("RAY_ADDRESS", None)  # whatever the user's shell works on, it is not for this
             # Ray's sockets lie there, and their path must be short
             folder = stack.enter_context(
                 tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp", ignore_cleanup_errors=True)

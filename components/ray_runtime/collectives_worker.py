@@ -15,17 +15,21 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
 SEED = 42
-BATCH, WIDTH = 64, 128  # of the block that is checked; its width is a multiple of every number of devices of a slice
+BATCH, WIDTH = 64, 128  # of the block that is checked
 
 
 class FeedForward(nn.Module):
-    """A block of two layers, the first of which can be split by columns and the second by rows."""
+    """A block of two layers, the first of which can be split by columns and the second by rows.
 
-    def __init__(self, width: int) -> None:
+    Between them it has some four times its width, in as many equal parts as there are devices.
+    """
+
+    def __init__(self, width: int, parts: int) -> None:
         super().__init__()
-        self.up = nn.Linear(width, 4 * width, bias=False)
+        inner = parts * -(-4 * width // parts)
+        self.up = nn.Linear(width, inner, bias=False)
         self.act = nn.SiLU()
-        self.down = nn.Linear(4 * width, width, bias=False)
+        self.down = nn.Linear(inner, width, bias=False)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return x + self.down(self.act(self.up(x)))
@@ -98,10 +102,10 @@ class Worker:
 def _sharded(device: torch.device, world: int) -> tuple[FeedForward, float]:
     """Returns the block sharded over all devices, and how far its output is from the CPU's."""
     torch.manual_seed(SEED)
-    reference = FeedForward(WIDTH).eval()
+    reference = FeedForward(WIDTH, world).eval()
     inputs = torch.randn(BATCH, WIDTH)
     torch.manual_seed(SEED)
-    block = FeedForward(WIDTH).to(device).eval()
+    block = FeedForward(WIDTH, world).to(device).eval()
     mesh = init_device_mesh(device.type, (world,))
     parallelize_module(block, mesh, {"up": ColwiseParallel(), "down": RowwiseParallel()})
     with torch.no_grad():

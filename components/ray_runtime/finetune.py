@@ -57,7 +57,12 @@ def main() -> None:
     parser.add_argument("--data", required=True, help="folder with instructions.parquet")
     parser.add_argument("--storage", required=True, help="where Ray keeps the checkpoints")
     parser.add_argument("--report", required=True, help="JSON file to write")
-    parser.add_argument("--template", required=True, help="text of an example, with {instruction} and {response}")
+    parser.add_argument(
+        "--template",
+        required=True,
+        type=json.loads,
+        help="text of an example as JSON, with {instruction} and {response}",
+    )
     parser.add_argument("--dtype", required=True, choices=("float32", "bfloat16"))
     parser.add_argument("--freeze", nargs="*", default=[], help="modules of the text model that are not trained")
     parser.add_argument("--epochs", type=int, required=True)

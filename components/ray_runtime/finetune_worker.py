@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import statistics
 import tempfile
 import time
@@ -74,6 +75,8 @@ def train(settings: dict[str, Any]) -> None:
         sampler.set_epoch(epoch)
         began = time.perf_counter()
         losses = _epoch(model, optimizer, loader)
+        if not all(map(math.isfinite, losses)):
+            raise FloatingPointError(f"the loss is no number in epoch {epoch + 1}")
         seconds = time.perf_counter() - began
         tokens = len(loader) * settings["batch_size"] * world * settings["max_tokens"]
         figures = {
@@ -106,6 +109,7 @@ class Examples(Dataset[dict[str, torch.Tensor]]):
 
     def __init__(self, texts: list[str], tokenizer: Any, max_tokens: int) -> None:
         tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token
+        tokenizer.padding_side = "right"  # before a text it would move it to other positions
         encoded = tokenizer(texts, truncation=True, max_length=max_tokens, padding="max_length", return_tensors="pt")
         self._ids = encoded["input_ids"]
         self._labels = self._ids.masked_fill(encoded["attention_mask"] == 0, _IGNORED)

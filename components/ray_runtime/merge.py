@@ -85,7 +85,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m components.ray_runtime.merge")
     for name in ("model", "checkpoint", "output", "data", "report"):
         parser.add_argument(f"--{name}", type=Path, required=True)
-    parser.add_argument("--template", required=True)
+    parser.add_argument("--template", required=True, type=json.loads, help="text of an example, as JSON")
     parser.add_argument("--dtype", required=True, choices=("float32", "bfloat16"))
     parser.add_argument("--max-tokens", type=int, required=True)
     options = parser.parse_args()

@@ -8,12 +8,14 @@ are files beside Ray's state, since MaxText hands nothing in to Ray.
 from __future__ import annotations
 
 import json
+import os
 from datetime import UTC, datetime
 from typing import Any
 
 import ray.train
 from pyarrow import fs
 
+from components.maxtext_schema import package_root
 from components.ray_runtime import files
 
 _GROUPS = "groups"
@@ -21,14 +23,21 @@ _GROUPS = "groups"
 
 def train(config: dict[str, Any]) -> None:
     """Runs MaxText with `config["settings"]`."""
-    from maxtext.configs import __path__ as configs
+    from absl import flags
+
+    package = package_root()
+    # the tokenizers that come with it, which its wheel has elsewhere than it looks
+    os.environ.setdefault("MAXTEXT_ASSETS_ROOT", str(package / "assets"))
     from maxtext.trainers.pre_train.train import main as maxtext
+
+    # what a command line would have done; the processes that read data ask for flags
+    flags.FLAGS.mark_as_parsed()
 
     settings: list[str] = config["settings"]
     context = ray.train.get_context()
     if context.get_world_rank() == 0:
         _note(config["storage"], context.get_world_size(), latest_step(checkpoints(settings)))
-    maxtext(["maxtext", f"{next(iter(configs))}/base.yml", *settings])
+    maxtext(["maxtext", str(package / "configs" / "base.yml"), *settings])
 
 
 def checkpoints(settings: list[str]) -> str:

@@ -11,7 +11,10 @@ from collections.abc import Sequence
 
 from components.workloads import signatures
 
-_ERROR_LINE = re.compile(r"^\s*(\w+\.)*\w*(Error|Exception|Interrupt)\b.*")
+# a worker of Ray's stands before what it said
+_ERROR_LINE = re.compile(r"^\s*(?:\(\w+ pid=[^)]*\)\s*)?(?P<said>(\w+\.)*\w*(Error|Exception|Interrupt)\b.*)")
+# it only says that workers failed, not why
+_NO_CAUSE = re.compile(r"\bWorkerGroupError\b")
 
 
 def diagnose(lines: Sequence[str], *, exit_code: int) -> tuple[str, list[str]]:
@@ -20,7 +23,7 @@ def diagnose(lines: Sequence[str], *, exit_code: int) -> tuple[str, list[str]]:
         return known
     if exit_code in (-9, 137):
         return (
-            "It was killed (SIGKILL): usually the machine ran out of memory; lower train.batch_size or close other programs.",
+            "It was killed (SIGKILL): usually the machine ran out of memory; lower the batch size or close other programs.",
             list(lines[-3:]),
         )
     if exit_code < 0:
@@ -30,7 +33,9 @@ def diagnose(lines: Sequence[str], *, exit_code: int) -> tuple[str, list[str]]:
 
 def last_error(lines: Sequence[str]) -> tuple[str, list[str]] | None:
     """Returns the last line that looks like an error, as `diagnose` does, and the lines around it."""
-    for number in range(len(lines) - 1, -1, -1):
-        if _ERROR_LINE.match(lines[number]):
-            return f"It failed: {lines[number].strip()[:300]}", list(lines[max(0, number - 8) : number + 2])
-    return None
+    errors = [(number, match["said"]) for number, line in enumerate(lines) if (match := _ERROR_LINE.match(line))]
+    if not errors:
+        return None
+    causes = [error for error in errors if not _NO_CAUSE.search(error[1])]
+    number, said = (causes or errors)[-1]
+    return f"It failed: {said.strip()[:300]}", list(lines[max(0, number - 8) : number + 2])

@@ -33,7 +33,11 @@ LOG = (
     ),
     _s(
         r"RESOURCE_EXHAUSTED|Out of memory|MemoryError|std::bad_alloc",
-        "Out of memory: lower train.batch_size or train.num_generations.",
+        "Out of memory: lower the batch size, which is train.batch_size or batch_size_per_device, or train.num_generations.",
+    ),
+    _s(
+        r"\bloss: nan\b|the loss is no number",
+        "The loss became no number (nan): lower the learning rate.",
     ),
     _s(
         r"GatedRepoError|RepositoryNotFoundError|Repository Not Found for url|Cannot access gated repo"

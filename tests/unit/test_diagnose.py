@@ -43,7 +43,15 @@ LOGS = {
         ],
         "train.optimizer=adafactor",
     ),
-    "the host's memory is full": (["MemoryError"], "Out of memory: lower train.batch_size"),
+    "the host's memory is full": (["MemoryError"], "Out of memory: lower the batch size"),
+    "MaxText's loss is no number": (
+        ["completed step: 3, seconds: 0.1, total_weights: 256, loss: nan, lm_loss: nan", "SystemExit: 1"],
+        "loss became no number",
+    ),
+    "the loss of fine-tuning is no number": (
+        ["FloatingPointError: the loss is no number in epoch 1"],
+        "lower the learning rate",
+    ),
     "scan_layers differs from the conversion": (
         [
             "ValueError: Configuration mismatch: Your run specifies scan_layers=False, but the checkpoint was saved with "

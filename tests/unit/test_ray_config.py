@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from components import config, ray_args
+from components import config, ray_args, tpu
 from components.errors import UserError
 from components.plan import AnyPlan
 from components.prepare import prepare
@@ -46,6 +46,20 @@ def test_a_configuration_without_a_pipeline_is_of_grpo():
         (V6E, "tpu.slices=2", "TorchTPU works on one slice"),
         (V6E, "engine=process", "set engine=rayjob"),
         (V6E, "ray.env={HF_TOKEN: x}", "ray.env.HF_TOKEN would stand in manifests"),
+        (V6E, "ray.env={hf_token: x}", "ray.env.hf_token would stand in manifests"),
+        (V6E, "ray.env={WANDB_APIKEY: x}", "ray.env.WANDB_APIKEY would stand in manifests"),
+        (V6E, "cluster.env={hf_token: x}", "cluster.env.hf_token would stand in manifests"),
+        (V6E, "ray.env={A B: x}", "ray.env has 'A B', which is no name of an environment variable"),
+        (TWO, "maxtext.hf_access_token=x", "maxtext.hf_access_token is set by nothing"),
+        (V6E, "ray.worker_cpu=3", "fewer than the 4 devices of a host of v6e-16"),
+        ("gemma4-e2b-ray-tpu7x-16", "ray.worker_cpu=7", "fewer than the 8 devices of a host of tpu7x-16"),
+        (TWO, "ray.worker_cpu=0.5", "a worker takes a core"),
+        (TUNE, "data.rows=7", "data.rows 7 is fewer than the 8 that a step takes"),
+        (ELASTIC, "elastic.least=2", "elastic.drill takes one of 2 away: set elastic.least to fewer than ray.workers"),
+        (TUNE, "data.text='{instruction.foo} {response}'", r"must have \{instruction\} and \{response\}"),
+        (TUNE, "data.text='{instruction[foo]} {response}'", r"must have \{instruction\} and \{response\}"),
+        (TUNE, "data.text='{instruction:>99999999999} {response}'", r"must have \{instruction\} and \{response\}"),
+        (TUNE, "data.text='{instruction!r} {response}'", r"must have \{instruction\} and \{response\}"),
         (TUNE, "ray.gcs_fuse=true", "set ray.gcs_fuse=false"),
         (TUNE, "data.text=no places", r"must have \{instruction\} and \{response\}"),
         (TUNE, "data.text='{instruction} {response} {context}'", "no other places"),
@@ -134,7 +148,7 @@ def test_a_mesh_that_fits_is_not(settings):
     ("preset", "settings"),
     [
         (TRAIN, ["maxtext.ici_tensor_parallelism=2"]),
-        (ELASTIC, ["elastic.least=2", "maxtext.ici_tensor_parallelism=2"]),
+        (ELASTIC, ["elastic.drill=false", "elastic.least=2", "maxtext.ici_tensor_parallelism=2"]),
         (SPOT, ["elastic.least=2", "maxtext.dcn_fsdp_parallelism=2"]),
         (SPOT, []),
     ],
@@ -210,7 +224,7 @@ def test_a_plan_is_of_the_class_of_its_pipeline_and_reads_back_as_itself(tmp_pat
     ("settings", "says"),
     [
         (["data.source=tiny://poems"], "only instructions made on the spot"),
-        (["data.rows=7"], "has 7 instructions, and a step takes 8"),
+        (["data.rows=7"], "data.rows 7 is fewer than the 8 that a step takes"),
         (["model.source=/no/such/model"], "/no/such/model"),
         (["model.source=tiny://qwen4"], "tiny://qwen3"),
         (["model.frozen=[embed_token]"], r"model.frozen names 'embed_token'.*Did you mean 'embed_tokens'\?"),
@@ -226,3 +240,30 @@ def test_what_cannot_be_begun_with_is_refused_and_leaves_nothing(tmp_path, setti
             where="local",
         )
     assert list(tmp_path.iterdir()) == []
+
+
+# -- slices -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["v6e-16", "v6e-8", "v6e-256", "v5e-64", "v5p-8", "v5p-512", "tpu7x-16", "tpu7x-128"])
+def test_a_slice_that_ray_has_is_taken(name):
+    ray_args.check_slice(tpu.parse(name))
+
+
+@pytest.mark.parametrize("name", ["tpu7x-2", "tpu7x:4x4x12", "v5p:4x4x28", "v6e:2x4/4t", "v5e:2x4/4t"])
+@pytest.mark.parametrize("preset", [V6E, TWO])
+def test_a_slice_that_ray_would_refuse_with_all_pods_up_is_refused_before(preset, name, tmp_path):
+    loaded = config.load(
+        preset, [f"tpu.slice={name}", *(["data.rows=null", "ray.worker_cpu=8"] if preset == V6E else [])]
+    )
+    with pytest.raises(UserError, match=r"tpu\.slice: Ray 2\.60 has no "):
+        prepare.check_inputs(loaded)
+
+
+# -- the text of an example --------------------------------------------------------------------------------------------
+
+
+def test_a_text_travels_as_it_is_whatever_a_command_takes_for_a_place():
+    text = 'mail me@home@work: "{instruction}"\n{response} \u00e4'
+    assert "@" not in ray_args.quoted(text)
+    assert json.loads(ray_args.quoted(text)) == text

@@ -138,7 +138,7 @@ def test_workers_are_given_addresses_that_they_reach_themselves(tuning, tuned, t
     assert f"--model={records['model'].data_uri}" in call
     assert f"--data={records['dataset'].data_uri}" in call
     assert f"--storage={tuning.stage_dir('finetune')}/ray" in call
-    assert "--template=Instruction: {instruction}\nResponse: {response}" in call
+    assert '--template="Instruction: {instruction}\\nResponse: {response}"' in call
 
 
 EXPORTED = {
