@@ -69,14 +69,16 @@ def plan(preset: str, overrides: tuple[str, ...], store: str | None, short: bool
     bytecode.keep()
 
     from components import config
-    from components.prepare.prepare import check_inputs
+    from components.prepare.prepare import check_inputs, refuse_out_of_reach
     from pipelines.preview import manifests, preview
 
     chosen = config.load(preset, overrides)
+    place = store or chosen.store or "gs://BUCKET/STORE"
+    refuse_out_of_reach(chosen, place)
     check_inputs(chosen)
     click.echo(preview(chosen))
     if chosen.engine != "process" and not short:
-        click.echo("\nManifests\n---\n" + manifests(chosen, store or chosen.store or "gs://BUCKET/STORE"))
+        click.echo("\nManifests\n---\n" + manifests(chosen, place))
 
 
 @app.command()

@@ -27,12 +27,16 @@ def connected(cpus: int) -> Iterator[dict[str, Any]]:
             context = ray.init()
         else:
             os.environ.pop("RAY_ADDRESS", None)  # whatever the user's shell works on, it is not for this
-            # Ray's sockets lie there, and their path must be short
             folder = stack.enter_context(
-                tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp", ignore_cleanup_errors=True)
+                tempfile.TemporaryDirectory(prefix="r-", dir=_short(tempfile.gettempdir()), ignore_cleanup_errors=True)
             )
             context = ray.init(
                 num_cpus=cpus, include_dashboard=False, object_store_memory=OBJECTS_BYTES, _temp_dir=folder
             )
         stack.callback(ray.shutdown)
         yield context.address_info
+
+
+def _short(folder: str) -> str:
+    """The folder, or /tmp for it: Ray's sockets lie there, whose paths of some 80 characters more may have 107."""
+    return folder if len(folder) <= 20 else "/tmp"

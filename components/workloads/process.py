@@ -31,6 +31,7 @@ from components.workloads.workload import OnLine, Outcome, Workload
 
 _TAIL = 400
 _GRACE_S = 10.0
+_LAST_WORDS_S = 1.0
 _PR_SET_PDEATHSIG = 1
 
 
@@ -118,6 +119,7 @@ def _started(program: AtHand) -> Iterator[subprocess.Popen[str]]:
             yield process
     finally:
         end(process)
+        _signal_group(process, signal.SIGKILL)  # what it has left behind, when it was killed
 
 
 def end(process: subprocess.Popen[str]) -> None:
@@ -176,6 +178,9 @@ def _watch(
         elif reader.is_gone():
             end(process)
         time.sleep(0.2)
+    # what it has left behind may hold its output open, whose end is waited for
+    time.sleep(_LAST_WORDS_S)
+    _signal_group(process, signal.SIGKILL)
 
 
 def _lines(stream: IO[str]) -> Iterator[str]:

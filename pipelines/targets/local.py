@@ -75,7 +75,7 @@ def _scratch() -> Iterator[None]:
     """
     before = tempfile.gettempdir(), os.environ.get("TMPDIR")
     # short, for sockets have their place there
-    with tempfile.TemporaryDirectory(prefix="posttrain-", ignore_cleanup_errors=True) as folder:
+    with tempfile.TemporaryDirectory(prefix="pt-", ignore_cleanup_errors=True) as folder:
         tempfile.tempdir = os.environ["TMPDIR"] = folder
         try:
             yield

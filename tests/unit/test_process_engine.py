@@ -36,6 +36,18 @@ def test_lines_come_as_they_are_written_and_are_kept(tmp_path):
     assert Path(outcome.log).read_text().split() == seen
 
 
+def test_what_a_killed_workload_has_started_ends_with_it(tmp_path):
+    code = """
+        import os, signal, subprocess
+        print(subprocess.Popen(["sleep", "600"]).pid, flush=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+    """
+    seen: list[str] = []
+    with pytest.raises(WorkloadError):
+        process.run(workload(code), str(tmp_path / "log.txt"), seen.append)
+    assert gone(int(seen[0]))
+
+
 def test_environment_reaches_the_workload_and_standard_error_is_kept(tmp_path):
     seen: list[str] = []
     code = "import os, sys; print(os.environ['X'], file=sys.stderr)"
