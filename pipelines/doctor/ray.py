@@ -67,7 +67,7 @@ def dranet(case: Case) -> Iterator[Result]:
     elif case.find(f"/apis/resource.k8s.io/v1/deviceclasses/{_DEVICE_CLASS}") is None:
         yield failure(
             f"there is no DeviceClass {_DEVICE_CLASS}: DRANET is not enabled on this cluster's node pools",
-            "gcloud container node-pools create NAME --accelerator-network-profile=auto "
+            "make the node pools of the slices as docs/ray.md does, with two networks and "
             "--node-labels=cloud.google.com/gke-networking-dra-driver=true",
         )
     else:

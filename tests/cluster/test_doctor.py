@@ -40,14 +40,14 @@ class Account:
 
         return new_client_from_config_dict(self.config)
 
-    def preset(self, *settings: str) -> config.Config:
+    def preset(self, *settings: str, name: str = "gemma4-26b-v6e-32") -> config.AnyConfig:
         own = (
             f"cluster.namespace={self.namespace}",
             f"cluster.cpu_pool={self.cpu_pool}",
             f"tpu.pools=[{self.slice_pool}]",
             IMAGES,
         )
-        return config.load("gemma4-26b-v6e-32", (*own, *settings))
+        return config.load(name, (*own, *settings))
 
     def examine(self, *settings: str) -> dict[str, list[doctor.Finding]]:
         found = doctor.examine(self.preset(*settings), store=self.store, output=None, connect=self.connect)
@@ -56,8 +56,8 @@ class Account:
             by_check.setdefault(finding.check, []).append(finding)
         return by_check
 
-    def look(self, check: str, *settings: str) -> list[doctor.Finding]:
-        case = Case(self.preset(*settings), self.store, None, self.connect, lambda name: pytest.fail(name))
+    def look(self, check: str, *settings: str, preset: str = "gemma4-26b-v6e-32") -> list[doctor.Finding]:
+        case = Case(self.preset(*settings, name=preset), self.store, None, self.connect, lambda name: pytest.fail(name))
         return list(run.findings(check, {**checks.of("jobset"), **checks.ENGINES["rayjob"]}[check], case))
 
 
@@ -221,5 +221,8 @@ def test_a_jobset_controller_that_is_down_is_told(cluster, account):
 def test_kuberay_is_known_by_its_schema(cluster, account):
     if cluster.try_kubectl("get", "crd", "rayjobs.ray.io").returncode:
         pytest.skip("the cluster has no KubeRay")
-    assert account.look("kuberay")[0].status == "ok"
-    assert account.look("resources")[0].status == "ok"
+    images = "cluster.images={ray-torchtpu: r/ray:1}"
+    tpu7x, v6e = "gemma4-e2b-ray-tpu7x-16", "gemma4-e2b-ray-v6e-16"
+    assert account.look("kuberay", images, preset=tpu7x)[0].status == "ok"
+    assert account.look("resources", images, preset=tpu7x)[0].status == "ok"
+    assert account.look("resources", images, preset=v6e) == []  # which asks for none

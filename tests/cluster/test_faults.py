@@ -294,9 +294,21 @@ def test_a_jobset_whose_time_to_live_is_over_before_the_launcher_looks_is_no_suc
     assert storage.exists(storage.join(plan.stage_dir("train"), "attempt-2", "outcome.json"))
 
 
+# as long as it takes, its pod shows why it must end
+SAVES_BEFORE_IT_ENDS = """
+import signal, sys, time
+def save(*_):
+    time.sleep(3)
+    sys.exit(1)
+signal.signal(signal.SIGTERM, save)
+print("at work", flush=True)
+time.sleep(3600)
+"""
+
+
 def test_a_pod_that_is_evicted_is_diagnosed(bench):
     plan = bench.plan()
-    launcher = bench.launch(plan, NEVER_ENDS)
+    launcher = bench.launch(plan, SAVES_BEFORE_IT_ENDS)
     launcher.says("at work")
     (pod,) = (pod["metadata"]["name"] for pod in support.pods(bench.cluster, plan))
     eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod, "namespace": bench.namespace}}
