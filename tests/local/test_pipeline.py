@@ -146,7 +146,7 @@ def test_a_failing_workload_is_said_in_one_line_and_gets_a_page(posttrain, short
 def test_two_runs_at_once_share_a_conversion(posttrain, short_run, tmp_path):
     store = tmp_path / "store"
     shutil.copytree(posttrain.store / "compiled", store / "compiled")
-    fresh = type(posttrain)(tmp_path, store)
+    fresh = type(posttrain)(tmp_path, store, posttrain.scratch)
     settings = [
         part for s in ("train.steps=1", "evaluate.questions=100", "evaluate.samples=1") for part in ("--set", s)
     ]
