@@ -3,7 +3,7 @@
     uv run python benchmarks/transfer.py [--rounds N] [--kills N]
 
 Cloud Storage is played on this machine (fake-gcs-server), once reached directly, where the server's processor time is
-the limit, and once through a relay that gives each connection 10 MB/s and answers after 20 ms, as a network does.
+the limit, and once through a relay that gives each connection 10 MB/s and each request 20 ms, as a network does.
 Trees: a model of four shards, a single large file, and a checkpoint of many small files; up and down, all checksums on.
 Each figure is the best of N rounds, or of as many as fit into 20 seconds; in a round all modes take turns. The kills are those of
 tests/unit/test_transfer_kills.py. Prints, asserts nothing but that the bytes are right.
@@ -45,13 +45,14 @@ type Mode = Callable[[], object]
 # -- the network ------------------------------------------------------------------------------------------------------
 
 
-async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Passes bytes on at the rate of a connection, the first after a pause late."""
+async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, last: list[object]) -> None:
+    """Passes bytes on at the rate of a connection, late where the other side was `last` to send: each way of a request."""
     free = time.monotonic()
     while data := await reader.read(BURST):
         now = time.monotonic()
-        free = max(free, now + LATENCY_S if now - free > LATENCY_S else now) + len(data) / RATE
-        if free - now > LATENCY_S / 2:
+        turned, last[0] = last[0] is not reader, reader
+        free = max(free, now + LATENCY_S / 2 if turned else now) + len(data) / RATE
+        if free - now > LATENCY_S / 4:
             await asyncio.sleep(free - now)
         writer.write(data)
         await writer.drain()
@@ -64,7 +65,9 @@ def _relay(port: "multiprocessing.Queue[int]", target: int) -> None:
             there_reader, there_writer = await asyncio.open_connection("127.0.0.1", target)
         except ConnectionRefusedError:  # the server is still starting
             return writer.close()
-        await asyncio.gather(_pump(reader, there_writer), _pump(there_reader, writer), return_exceptions=True)
+        last: list[object] = [None]
+        pumps = _pump(reader, there_writer, last), _pump(there_reader, writer, last)
+        await asyncio.gather(*pumps, return_exceptions=True)
 
     async def serve() -> None:
         server = await asyncio.start_server(connected, "127.0.0.1", 0)
