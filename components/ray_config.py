@@ -263,6 +263,10 @@ class RayPretrainConfig(RayConfig):
 
     @model_validator(mode="after")
     def _maxtext_knows(self) -> RayPretrainConfig:
+        if "hf_access_token" in self.maxtext:
+            raise ValueError(
+                "maxtext.hf_access_token would stand in manifests and logs: take it out; the workers read what everybody may"
+            )
         check_maxtext(self.model.name, self.model.sizes, self.maxtext, OWNED_BY_SECTIONS)
         return self
 
@@ -275,7 +279,6 @@ class RayPretrainConfig(RayConfig):
 
 # MaxText settings that a section of ours decides: saying them twice would leave two places for one value.
 OWNED_BY_SECTIONS = {
-    "hf_access_token": "nothing (a secret's value is never a setting; the workers read what everybody may)",
     "model_name": "model.name",
     "override_model_config": "model.sizes",
     "steps": "pretrain.steps",

@@ -28,7 +28,7 @@ def _nothing_works_on():
 
 def ours():
     targets = {thread: getattr(thread, "_target", None) for thread in threading.enumerate()}
-    return [thread for thread, target in targets.items() if (target and target.__module__.startswith("components."))]
+    return [thread for thread, target in targets.items() if target and target.__module__.startswith("components.")]
 
 
 def workload(code, **parts):

@@ -50,7 +50,7 @@ def test_a_configuration_without_a_pipeline_is_of_grpo():
         (V6E, "ray.env={WANDB_APIKEY: x}", "ray.env.WANDB_APIKEY would stand in manifests"),
         (V6E, "cluster.env={hf_token: x}", "cluster.env.hf_token would stand in manifests"),
         (V6E, "ray.env={A B: x}", "ray.env has 'A B', which is no name of an environment variable"),
-        (TWO, "maxtext.hf_access_token=x", "maxtext.hf_access_token is set by nothing"),
+        (TWO, "maxtext.hf_access_token=x", "maxtext.hf_access_token would stand in manifests and logs"),
         (V6E, "ray.worker_cpu=3", "fewer than the 4 devices of a host of v6e-16"),
         ("gemma4-e2b-ray-tpu7x-16", "ray.worker_cpu=7", "fewer than the 8 devices of a host of tpu7x-16"),
         (TWO, "ray.worker_cpu=0.5", "a worker takes a core"),
