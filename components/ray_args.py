@@ -37,6 +37,9 @@ ENV = {
     "RAY_DEDUP_LOGS": "0",
     "RAY_COLOR_PREFIX": "0",
     "RAY_TRAIN_ENABLE_PRINT_PATCH": "0",
+    # started below `uv run`, Ray would start its workers by that same command, in this project's environment instead of
+    # the image's
+    "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
 }
 
 

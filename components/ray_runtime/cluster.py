@@ -12,6 +12,8 @@ import ray
 
 from components.workloads.workload import ORDER_VARIABLE
 
+# Whatever cluster the user's shell works on, and what it wants of that one's workers, is not for this.
+_OF_THE_SHELL = ("RAY_ADDRESS", "RAY_NAMESPACE", "RAY_RUNTIME_ENV_HOOK")
 OBJECTS_BYTES = 200 * 2**20  # of a cluster on this machine, which passes no large objects around
 
 
@@ -26,7 +28,8 @@ def connected(cpus: int) -> Iterator[dict[str, Any]]:
         if ORDER_VARIABLE in os.environ:  # in a pod, where Ray's own job runner says which cluster
             context = ray.init()
         else:
-            os.environ.pop("RAY_ADDRESS", None)  # whatever the user's shell works on, it is not for this
+            for name in _OF_THE_SHELL:
+                os.environ.pop(name, None)
             folder = stack.enter_context(
                 tempfile.TemporaryDirectory(prefix="r-", dir=_short(tempfile.gettempdir()), ignore_cleanup_errors=True)
             )

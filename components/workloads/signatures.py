@@ -14,14 +14,18 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Signature:
-    """A pattern and the sentence that it means, with a place for each named group of the pattern."""
+    """A pattern and the sentence that it means, with a place for each named group of the pattern.
+
+    `following` is how many lines after the one that matches say more.
+    """
 
     pattern: re.Pattern[str]
     reason: str
+    following: int
 
 
-def _s(pattern: str, reason: str) -> Signature:
-    return Signature(re.compile(pattern), reason)
+def _s(pattern: str, reason: str, following: int = 0) -> Signature:
+    return Signature(re.compile(pattern), reason, following)
 
 
 LOG = (
@@ -82,7 +86,10 @@ LOG = (
         r"Permission denied|PermissionError",
         "A file or directory may not be written: check the permissions of --output and of the store.",
     ),
-    _s(r"No module named '(\S+)'", "A Python package is missing in the image: rebuild it from images/."),
+    _s(
+        r"No module named '(?P<module>[^']+)'",
+        "The Python package {module} is missing in the image: rebuild it from images/.",
+    ),
     # pydantic: the last line of such an error is an address, and the first one says how many errors there are
     _s(
         r"\bValue error, (?P<cause>.+?)(?: \[type=value_error\b|$)",
@@ -95,6 +102,7 @@ LOG = (
     _s(
         r"ValidationError|Unrecognized|validation error",
         "MaxText refused its settings: see the evidence, then check `maxtext:` in the preset.",
+        following=2,
     ),
 )
 
@@ -133,10 +141,10 @@ _NOISE = re.compile(r"For further information visit https://errors\.pydantic\.de
 
 
 def found_in(lines: Sequence[str], signatures: Iterable[Signature] = LOG) -> tuple[str, list[str]] | None:
-    """Returns the reason of the first signature that matches a line, and the lines around it; None if none does."""
+    """Returns the reason of the first signature that matches a line, and that line below the two before it; None if none does."""
     for signature in signatures:
         for number, line in enumerate(lines):
             if match := signature.pattern.search(line):
-                around = lines[max(0, number - 2) : number + 3]
+                around = lines[max(0, number - 2) : number + 1 + signature.following]
                 return signature.reason.format_map(match.groupdict()), [one for one in around if not _NOISE.search(one)]
     return None

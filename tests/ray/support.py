@@ -41,7 +41,9 @@ def plan(folder: Path, preset: str, *settings: str) -> AnyPlan:
 
 
 class Command:
-    """`posttrain run` of one preset, with a directory of its own."""
+    """`posttrain run` of one preset, with a directory of its own, from a shell that works on another Ray cluster."""
+
+    _SHELL = {"RAY_ADDRESS": "ray://127.0.0.1:1", "RAY_RUNTIME_ENV_HOOK": "of.another.cluster"}
 
     def __init__(self, folder: Path, preset: str, *settings: str) -> None:
         self.output = folder / "run"
@@ -52,13 +54,16 @@ class Command:
         ]
         self.log = folder / "said.txt"
 
-    def start(self) -> psutil.Popen:
+    def start(self, *below: str) -> psutil.Popen:
+        """Starts it, below another command if one is given."""
         with self.log.open("w") as log:
-            return psutil.Popen(self._command, stdout=log, stderr=subprocess.STDOUT)
+            return psutil.Popen(
+                [*below, *self._command], stdout=log, stderr=subprocess.STDOUT, env={**os.environ, **self._SHELL}
+            )
 
     def run(self) -> RunRecord:
-        """Runs to the end, which must be a good one."""
-        assert self.start().wait(1800) == 0, self.log.read_text()[-4000:]
+        """Runs to the end, which must be a good one, below `uv run` as the README says, which Ray notices."""
+        assert self.start("uv", "run", "--no-sync").wait(1800) == 0, self.log.read_text()[-4000:]
         return RunRecord.model_validate_json((self.output / "run.json").read_text())
 
 

@@ -124,7 +124,7 @@ def test_a_failure_is_said_in_the_pods_own_words_and_the_object_stays_to_be_look
 
 def test_a_failure_without_an_account_is_read_from_the_jobs_log(cluster, tmp_path):
     play(cluster, lambda job: (job.runs("ModuleNotFoundError: No module named 'torch_tpu'"), job.fails()))
-    with pytest.raises(WorkloadError, match="A Python package is missing in the image"):
+    with pytest.raises(WorkloadError, match="The Python package torch_tpu is missing in the image"):
         run(plan(tmp_path))
 
 
