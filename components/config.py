@@ -27,6 +27,9 @@ from components.sources.spec import DatasetSpec
 
 PRESETS = Path(__file__).resolve().parents[1] / "configs"
 
+# a year at most; Kubernetes takes no time of more than 32 bits
+type Seconds = Annotated[int, Field(le=366 * 24 * 3600)]
+
 type MaxTextValue = bool | int | float | str | dict[str, MaxTextValue] | list[MaxTextValue] | None
 
 
@@ -82,7 +85,7 @@ class TrainConfig(Section):
     checkpoints_kept: int = Field(3, ge=1)
     rewards: dict[str, float] = Field({"exact_answer": 1.0, "has_format": 0.1}, description="reward function: weight")
     reward_file: str | None = Field(None, description="a Python file with reward functions of your own")
-    deadline_s: int = Field(
+    deadline_s: Seconds = Field(
         24 * 3600, ge=60, description="seconds after which the training is ended, waiting for the slice included"
     )
 
@@ -107,7 +110,7 @@ class EvaluateConfig(Section):
     top_p: float = Field(1.0, gt=0, le=1)
     top_k: int = -1
     gate: GatePolicy = Field(default_factory=GatePolicy)
-    deadline_s: int = Field(6 * 3600, ge=60)
+    deadline_s: Seconds = Field(6 * 3600, ge=60)
 
 
 class ExportConfig(Section):
@@ -120,7 +123,7 @@ class ExportConfig(Section):
     parity_tolerance: float = Field(
         0.01, gt=0, description="largest |difference| of logits allowed, as a fraction of the largest |logit|"
     )
-    deadline_s: int = Field(4 * 3600, ge=60)
+    deadline_s: Seconds = Field(4 * 3600, ge=60)
 
 
 class ConvertConfig(Section):
@@ -131,7 +134,7 @@ class ConvertConfig(Section):
     )
     memory_gb: float = Field(4, gt=0, description="memory of the machine that converts, where it is a pod")
     disk_gb: float = Field(2, gt=0, description="its local disk: the source model")
-    deadline_s: int = Field(4 * 3600, ge=60)
+    deadline_s: Seconds = Field(4 * 3600, ge=60)
 
 
 # how names of environment variables end that hold secrets
@@ -168,10 +171,10 @@ class ServeConfig(Section):
     )
     env: dict[str, str] = Field({}, description="further environment of vLLM; never a secret")
     port: int = Field(0, ge=0, le=65535, description="where the server listens; 0 is any port that is free")
-    startup_s: int = Field(300, ge=10, description="seconds until the server must be ready, with all it compiles")
+    startup_s: Seconds = Field(300, ge=10, description="seconds until the server must be ready, with all it compiles")
     memory_gb: float = Field(8, gt=0, description="memory of the machine that serves, where it is a CPU pod")
     disk_gb: float = Field(4, gt=0, description="its local disk: the exported model")
-    deadline_s: int = Field(2 * 3600, ge=60)
+    deadline_s: Seconds = Field(2 * 3600, ge=60)
 
     @model_validator(mode="after")
     def _possible(self) -> ServeConfig:
@@ -247,10 +250,14 @@ class ClusterConfig(Section):
         Literal["training", "converter", "serving", "proxy", "pathways", "ray-torchtpu", "ray-maxtext"], str
     ] = Field({}, description="images of your own instead of the default ones")
     env: dict[str, str] = Field({}, description="further environment of every workload; never a secret")
-    silence_s: int = Field(900, ge=30, description="a workload whose launcher has been silent for so long ends itself")
+    silence_s: Seconds = Field(
+        900, ge=30, description="a workload whose launcher has been silent for so long ends itself"
+    )
     detached: bool = Field(False, description="no silence bound: the workload goes on without its launcher")
-    poll_s: float = Field(15, gt=0, description="seconds between two looks at the cluster where nothing is heard")
-    ttl_s: int = Field(24 * 3600, ge=600, description="how long a finished JobSet stays to be looked at")
+    poll_s: float = Field(
+        15, gt=0, le=3600, description="seconds between two looks at the cluster where nothing is heard"
+    )
+    ttl_s: Seconds = Field(24 * 3600, ge=600, description="how long a finished JobSet stays to be looked at")
 
     @model_validator(mode="after")
     def _no_secret(self) -> ClusterConfig:

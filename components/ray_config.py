@@ -13,7 +13,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from components import maxtext_data, tpu
-from components.config import AnyConfig, MaxTextValue, Section, check_maxtext, secret_in
+from components.config import AnyConfig, MaxTextValue, Seconds, Section, check_maxtext, secret_in
 
 # what Kubernetes takes for the name of an environment variable
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
@@ -141,14 +141,14 @@ class FinetuneConfig(Section):
     max_failures: int = Field(
         0, ge=0, description="how often training goes on from the last checkpoint without its run"
     )
-    deadline_s: int = Field(4 * 3600, ge=60, description="seconds after which the training is ended")
+    deadline_s: Seconds = Field(4 * 3600, ge=60, description="seconds after which the training is ended")
 
 
 class CollectivesConfig(Section):
     """The check of the devices before anything is trained."""
 
     tolerance: float = Field(0.01, gt=0, description="largest |difference| to the CPU reference that is borne")
-    deadline_s: int = Field(1800, ge=60)
+    deadline_s: Seconds = Field(1800, ge=60)
 
 
 class TunedExportConfig(Section):
@@ -156,7 +156,7 @@ class TunedExportConfig(Section):
 
     memory_gb: float = Field(4, gt=0, description="memory of the machine that exports, where it is a pod")
     disk_gb: float = Field(2, gt=0, description="its local disk: the source model, the checkpoint and the export")
-    deadline_s: int = Field(4 * 3600, ge=60)
+    deadline_s: Seconds = Field(4 * 3600, ge=60)
 
 
 class RayFinetuneConfig(RayConfig):
@@ -223,7 +223,7 @@ class PretrainConfig(Section):
     max_failures: int = Field(
         0, ge=0, description="how often training goes on from the last checkpoint without its run"
     )
-    deadline_s: int = Field(4 * 3600, ge=60, description="seconds after which the training is ended")
+    deadline_s: Seconds = Field(4 * 3600, ge=60, description="seconds after which the training is ended")
 
 
 class ElasticConfig(Section):

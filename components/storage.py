@@ -82,6 +82,8 @@ def user_errors(action: str, uri: Uri, *, only_full: bool = False) -> Iterator[N
         yield
     except OSError as error:
         place, code = os.fspath(uri), error.errno
+        if action == "read" and str(error.filename).startswith(f"{place}/"):
+            place = error.filename  # of a folder, the file that is at fault
         if code in (errno.ENOSPC, errno.EDQUOT):
             message = f"Disk full: cannot {action} {place}. Free some space or choose another place."
         elif code == errno.EFBIG:
@@ -102,6 +104,8 @@ def user_errors(action: str, uri: Uri, *, only_full: bool = False) -> Iterator[N
             message = f"Cannot {action} {place}: there are files in it already. Choose another place or remove them."
         elif code == errno.ENAMETOOLONG:
             message = f"Cannot {action} {place}: the name is too long."
+        elif code == errno.ELOOP:
+            message = f"Cannot {action} {place}: its symbolic links lead in a circle."
         else:
             raise
         raise UserError(message) from error

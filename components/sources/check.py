@@ -59,6 +59,8 @@ def check_weights(directory: Path) -> None:
 
 def _tensors(file: Path) -> set[str]:
     """Returns the names of the tensors in a safetensors file, whose header must fit its length."""
+    with user_errors("read", file):
+        file.open("rb").close()  # safetensors' own errors for a link to nowhere or a folder have no number
     try:
         with safe_open(file, framework="numpy") as opened:  # type: ignore[no-untyped-call]
             return set(opened.keys())

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from components import config, storage
+from components.plan import AnyPlan
 from components.prepare import prepare
-from components.ray_plan import FinetunePlan
 from components.results import RunRecord
 from components.workloads import launch, names
 from components.workloads.workload import Cpu, Output, Ray, Workload
@@ -172,7 +172,7 @@ class Bench:
         self.cluster, self.namespace, self.bucket, self._image, self._folder = cluster, namespace, bucket, image, folder
         self.launchers: list[Launcher] = []
 
-    def plan(self, *settings: str) -> FinetunePlan:
+    def plan(self, *settings: str) -> AnyPlan:
         own = [
             "engine=rayjob",
             f"cluster.namespace={self.namespace}",
@@ -183,19 +183,11 @@ class Bench:
         ]
         found = config.load("tiny-ray-finetune", [*own, *settings])
         run_id, store = prepare.new_run_id("tiny"), storage.join(self.bucket.uri, "store")
-        return FinetunePlan(
-            run_id=run_id,
-            run_dir=storage.join(store, "runs", run_id),
-            store=store,
-            config=found,
-            config_sha256=found.sha256(),
-            code_version="test",
-            model_revision="1" * 40,
-            started="2026-01-01T00:00:00Z",
-            attempt_started="2026-01-01T00:00:00Z",
+        return prepare.make_plan(
+            found, run_id=run_id, run_dir=storage.join(store, "runs", run_id), store=store, where="kfp"
         )
 
-    def launch(self, plan: FinetunePlan, program: str, *arguments: str) -> Launcher:
+    def launch(self, plan: AnyPlan, program: str, *arguments: str) -> Launcher:
         workload = Workload(
             stage="finetune",
             run_id=plan.run_id,
@@ -212,12 +204,12 @@ class Bench:
         self.launchers.append(Launcher(plan, workload, self.cluster, self._folder))
         return self.launchers[-1]
 
-    def rayjobs(self, plan: FinetunePlan) -> list[dict[str, Any]]:
+    def rayjobs(self, plan: AnyPlan) -> list[dict[str, Any]]:
         selector = names.run_selector(plan.run_id)
         found: list[dict[str, Any]] = self.cluster.json("get", "rayjobs", "-n", self.namespace, "-l", selector)["items"]
         return found
 
-    def ray_pods(self, plan: FinetunePlan) -> list[dict[str, Any]]:
+    def ray_pods(self, plan: AnyPlan) -> list[dict[str, Any]]:
         """The pods of the Ray cluster, without the submitter's."""
         pods = support.pods(self.cluster, plan)
         return [pod for pod in pods if "ray.io/node-type" in pod["metadata"]["labels"]]

@@ -131,3 +131,18 @@ def test_the_complete_configuration_reads_back_as_itself():
     loaded = config.load("tiny-gemma4", ["maxtext.rl.loss_algo=gspo-token"])
     assert config.parse(yaml.safe_load(loaded.to_yaml())) == loaded
     assert config.parse(json.loads(loaded.model_dump_json())) == loaded
+
+
+@pytest.mark.parametrize("preset", ["gemma4-26b-v6e-32", "gemma4-e2b-ray-v6e-16", "llama3-8b-ray-2xv6e-16"])
+def test_no_time_is_longer_than_kubernetes_can_say(preset):
+    times = [
+        f"{section}.{key}"
+        for section, values in config.load(preset).model_dump().items()
+        if isinstance(values, dict)
+        for key, value in values.items()
+        if key.endswith("_s") and isinstance(value, (int, float))
+    ]
+    assert {"cluster.ttl_s", "cluster.silence_s"} < set(times)
+    for key in times:
+        with pytest.raises(UserError, match=f"'{key}' is 2147483648: input should be less than or equal to"):
+            config.load(preset, [f"{key}={2**31}"])

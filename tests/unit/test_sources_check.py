@@ -66,6 +66,11 @@ def cut(path: Path, keep: int) -> None:
     path.write_bytes(path.read_bytes()[:keep])
 
 
+def replaced(path: Path) -> Path:
+    path.unlink()
+    return path
+
+
 FAULTS: dict[str, tuple[Callable[[Path], object], str]] = {
     "no config": (lambda m: (m / "config.json").unlink(), "no config.json"),
     "damaged config": (lambda m: (m / "config.json").write_text("{"), "config.json is damaged"),
@@ -84,6 +89,18 @@ FAULTS: dict[str, tuple[Callable[[Path], object], str]] = {
     "a pointer instead": (
         lambda m: (m / "model-00001-of-00002.safetensors").write_text("version https://git-lfs.github.com/spec/v1\n"),
         "00001-of-00002.* is damaged",
+    ),
+    "a link to nowhere instead": (
+        lambda m: replaced(m / "model-00001-of-00002.safetensors").symlink_to("blobs/nowhere"),
+        "00001-of-00002.* does not exist",
+    ),
+    "a link to itself instead": (
+        lambda m: replaced(m / "model-00001-of-00002.safetensors").symlink_to("model-00001-of-00002.safetensors"),
+        "00001-of-00002.* in a circle",
+    ),
+    "a folder instead": (
+        lambda m: replaced(m / "model-00001-of-00002.safetensors").mkdir(),
+        "00001-of-00002.* is a folder",
     ),
     "missing shard": (
         lambda m: (m / "model-00002-of-00002.safetensors").unlink(),

@@ -107,6 +107,27 @@ def test_a_folder_where_a_file_should_be(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.rglob("*")] == ["folder"]
 
 
+@pytest.mark.parametrize(
+    ("target", "said"), [("nowhere", "does not exist"), ("link", "its symbolic links lead in a circle")]
+)
+def test_a_link_that_leads_nowhere_is_named_wherever_it_lies(target: str, said: str, tmp_path: Path) -> None:
+    folder, copied = tmp_path / "folder", tmp_path / "copied"
+    folder.mkdir()
+    (folder / "link").symlink_to(target)
+    for attempt in (
+        lambda: storage.read_bytes(folder / "link"),
+        lambda: storage.copy_file(folder / "link", copied),
+        lambda: storage.local_copy(folder / "link", tmp_path / "cache"),
+        lambda: storage.list_files(folder),
+        lambda: storage.copy_tree(folder, copied),
+        lambda: storage.checksums(folder),
+    ):
+        with pytest.raises(UserError, match=said) as caught:
+            attempt()
+        assert str(folder / "link") in str(caught.value)
+    assert not copied.exists()
+
+
 @pytest.fixture
 def answering(gcs_server: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int, str], None]]:
     """Makes Cloud Storage answer everything with a status and a message; the client does not try for long."""
