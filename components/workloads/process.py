@@ -33,6 +33,7 @@ _TAIL = 400
 _GRACE_S = 10.0
 _LAST_WORDS_S = 1.0
 _PR_SET_PDEATHSIG = 1
+_LIBC = ctypes.CDLL(None)  # looked up here: after a fork, another thread's lock of the loader stays locked for ever
 
 
 def run(
@@ -141,7 +142,7 @@ def _signal_group(process: subprocess.Popen[str], signum: int) -> None:
 
 def _die_with_parent() -> None:
     # async-signal-safe enough: one system call between fork and exec
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 @contextlib.contextmanager
