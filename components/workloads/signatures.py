@@ -141,7 +141,10 @@ _NOISE = re.compile(r"For further information visit https://errors\.pydantic\.de
 
 
 def found_in(lines: Sequence[str], signatures: Iterable[Signature] = LOG) -> tuple[str, list[str]] | None:
-    """Returns the reason of the first signature that matches a line, and that line below the two before it; None if none does."""
+    """Returns the reason of the first signature that matches a line, and the lines that show it; None if none does.
+
+    Those are the two before, the one that matches, and what follows only where the signature says so.
+    """
     for signature in signatures:
         for number, line in enumerate(lines):
             if match := signature.pattern.search(line):

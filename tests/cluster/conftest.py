@@ -50,6 +50,14 @@ def namespace(cluster: Cluster) -> Iterator[str]:
 
 
 @pytest.fixture
+def kuberay(cluster: Cluster) -> None:
+    """KubeRay in the cluster: that of CLUSTER_TOOLS must have it, another may lack it."""
+    if cluster.try_kubectl("get", "crd", "rayjobs.ray.io").returncode:
+        assert not cluster.ours, "the cluster of CLUSTER_TOOLS has lost its KubeRay"
+        pytest.skip("the cluster has no KubeRay")
+
+
+@pytest.fixture
 def launcher(cluster: Cluster, namespace: str) -> str:
     """The launcher's service account in `namespace`, with the shipped rights."""
     cluster.apply(harness.rbac(namespace, "rbac.yaml"))

@@ -218,9 +218,7 @@ def test_a_jobset_controller_that_is_down_is_told(cluster, account):
     assert found.status == "failure" and "jobset-system" in found.text
 
 
-def test_kuberay_is_known_by_its_schema(cluster, account):
-    if cluster.try_kubectl("get", "crd", "rayjobs.ray.io").returncode:
-        pytest.skip("the cluster has no KubeRay")
+def test_kuberay_is_known_by_its_schema(kuberay, account):
     images = "cluster.images={ray-torchtpu: r/ray:1}"
     tpu7x, v6e = "gemma4-e2b-ray-tpu7x-16", "gemma4-e2b-ray-v6e-16"
     assert account.look("kuberay", images, preset=tpu7x)[0].status == "ok"

@@ -37,10 +37,7 @@ POOL = "cloud.google.com/gke-nodepool"
 SMALL = ["ray.head_cpu=0.2", "ray.head_memory_gb=3", "ray.worker_cpu=0.3", "ray.worker_memory_gb=3"]
 
 
-@pytest.fixture(autouse=True)
-def _kuberay(cluster: Cluster) -> None:
-    if cluster.try_kubectl("get", "crd", "rayjobs.ray.io").returncode:
-        pytest.skip("the cluster has no KubeRay")
+pytestmark = pytest.mark.usefixtures("kuberay")
 
 
 # -- on played slices -------------------------------------------------------------------------------------------------

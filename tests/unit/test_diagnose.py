@@ -123,6 +123,13 @@ def test_a_known_text_is_explained_in_one_sentence_and_shown(name):
     assert set(evidence) & set(lines)
 
 
+def test_the_last_line_that_is_shown_is_the_one_that_was_known():
+    error = "ModuleNotFoundError: No module named 'ray'"
+    reason, evidence = diagnose(["Traceback", "  import ray", error, "Using CPython 3.12", "bye"], exit_code=1)
+    assert "The Python package ray is missing" in reason
+    assert evidence == ["Traceback", "  import ray", error]
+
+
 def test_what_is_known_stands_before_how_the_process_ended():
     reason, _ = diagnose(["No space left on device"], exit_code=-9)
     assert "disk is full" in reason
